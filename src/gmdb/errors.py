@@ -129,6 +129,14 @@ class TableExists(SchemaError):
     """A table of that name exists already."""
 
 
+class NoSuchSchema(SchemaError):
+    """No schema of that name exists."""
+
+
+class SchemaExists(SchemaError):
+    """A schema of that name exists already."""
+
+
 class DependentObjects(SchemaError):
     """A table, a view or a column is to go or to change, and a view uses it."""
 

@@ -266,7 +266,6 @@ def test_the_binder_notes_which_types_of_parameters_it_asked_for_and_whether_it_
         "current_timestamp(3)",
         "now(6)",
         "s.abs(i)",
-        "s.t1.i",
         "t1.*",
         "if(o, 1, 2)",
         "nvl(i, 1)",

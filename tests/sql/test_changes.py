@@ -64,7 +64,6 @@ NOT_TAKEN = [
     "insert into item overriding values (9, 'a', 1, 1)",
     "insert into item overriding default value values (9, 'a', 1, 1)",
     "insert into item select 9, 'a', 1, 1 for update",
-    "create temporary table t (a int)",
     "create unlogged table t (a int)",
     "create or replace table t (a int)",
     "create table t (a int) inherits (item)",

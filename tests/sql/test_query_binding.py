@@ -274,7 +274,7 @@ REFUSED = [
     ("select * from t cross join u using (i)", errors.InvalidSyntax, "CROSS"),
     ("select a from t window w as (order by nosuch)", errors.NoSuchColumn, "nosuch"),
     ("select a from t union select k from u order by a + 1", errors.UnsupportedExpression, "set operation"),
-    ("select a from other.t", errors.UnsupportedExpression, "no schema other"),
+    ("select a from other.t", errors.NoSuchTable, "no schema other"),
     ("select first_value(a) ignore nulls over () from t", errors.UnsupportedExpression, "IGNORE"),
 ]  # fmt: skip
 

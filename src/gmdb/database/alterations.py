@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.database.operations import Again, operation, scope
 from gmdb.errors import SchemaError
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.catalog.schema import Constraint, TableDefinition, make_columns
 
 if TYPE_CHECKING:
     from gmdb.database.engine import Database
@@ -36,6 +36,18 @@ class Alterations:
             yield
 
     @operation(writes=True, again=Again.UNCOMMITTED)
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Give a table another name."""
+        with self._database.define(self.session) as change:
+            change.rename_table(name, new_name)
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
+        """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
+        with self._database.define(self.session) as change:
+            change.add_column(table, make_columns(table, [column])[0], value)
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_column(
         self,
         table: str,
@@ -50,6 +62,24 @@ class Alterations:
         table's checks, partial indexes and generated columns say from now on."""
         with self._database.define(self.session) as change:
             change.rename_column(table, column, new_name, checks or {}, conditions or {}, generated or {})
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def alter_column(self, table: str, column: str, **changes: Any) -> None:
+        """Change a column's ``default`` (None: it has none any more) or whether it is ``nullable``."""
+        with self._database.define(self.session) as change:
+            change.alter_column(table, column, changes)
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def add_constraint(self, table: str, constraint: Constraint) -> None:
+        """Add a constraint; a primary key or a unique constraint brings an index of its name."""
+        with self._database.define(self.session) as change:
+            change.add_constraint(table, constraint)
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def set_change_feed(self, table: str, on: bool) -> None:
+        """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
+        with self._database.define(self.session) as change:
+            change.set_change_feed(table, on)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_index(self, name: str, new_name: str) -> None:
@@ -72,21 +102,25 @@ class Alterations:
         column: str | None = None,
         index: str | None = None,
         constraint: str | None = None,
+        schema: str | None = None,
     ) -> None:
-        """Say in the catalog what something is, or no more (None): a table, its column or constraint, or an index."""
-        given = {"table": table, "column": column, "index": index, "constraint": constraint}
+        """Say in the catalog what something is, or no more (None): a table, its column or constraint, an index, or a
+        schema."""
+        given = {"table": table, "column": column, "index": index, "constraint": constraint, "schema": schema}
         kinds = tuple(kind for kind, name in given.items() if name is not None)
         with self._database.define(self.session) as change:
             if index is not None and kinds == ("index",):
-                change.comment_on_index(index, text or None)
+                change.comments.on_index(index, text or None)
             elif table is not None and kinds == ("table",):
-                change.comment_on_table(table, text or None)
+                change.comments.on_table(table, text or None)
             elif table is not None and column is not None and kinds == ("table", "column"):
-                change.comment_on_column(table, column, text or None)
+                change.comments.on_column(table, column, text or None)
             elif table is not None and constraint is not None and kinds == ("table", "constraint"):
-                change.comment_on_constraint(table, constraint, text or None)
+                change.comments.on_constraint(table, constraint, text or None)
+            elif schema is not None and kinds == ("schema",):
+                change.schemas.comment(schema, text or None)
             else:
-                raise SchemaError("a comment is on a table, on its column or constraint, or on an index")
+                raise SchemaError("a comment is on a table, on its column or constraint, on an index, or on a schema")
 
     def _hold_table(self, name: str) -> TableDefinition:
         """Take a table alone: what is found out about its rows stays true until the transaction ends."""

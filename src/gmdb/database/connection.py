@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +25,11 @@ from gmdb.database.alterations import Alterations
 from gmdb.database.key_operations import KeyOperations
 from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
+from gmdb.database.schema_operations import HasSchemas
 from gmdb.database.transaction_modes import HasTransactionModes
 from gmdb.database.view_operations import HasViews
-from gmdb.errors import InterfaceError
+from gmdb.errors import Error, InterfaceError
 from gmdb.format.address import MAIN_PAGE_SIZE, MAIN_SPACE, RowId
-from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.process import signals
 from gmdb.process.signals import held, held_to_finalize
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 
 
-class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransactionModes):
+class Connection(Alterations, KeyOperations, HasErrors, HasSchemas, HasViews, HasTransactionModes):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -208,14 +209,20 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         constraints: Sequence[Constraint] = (),
         tablespace: str = MAIN_SPACE,
         pct_free: int = DEFAULT_PCT_FREE,
+        on_commit: str = "",
     ) -> None:
         """Add a table: ``create_table("tbl", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})``.
+
+        One whose name begins with ``pg_temp.`` is temporary: only this connection knows it, and it goes with it;
+        ``on_commit`` may "delete" its rows, or "drop" it, when a transaction commits.
 
         This and the other changes of definitions belong to the transaction: others see them when it commits, and
         a transaction that changes a table has it alone until then.
         """
+        self._know_own_schema(name)
         with self._database.define(self.session) as change:
-            change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
+            checked = make_columns(name, columns)
+            change.create_table(name, checked, constraints, tablespace, pct_free, on_commit=on_commit)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_table(self, name: str, *more: str, cascade: bool = False) -> None:
@@ -228,36 +235,6 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         """Take all rows of tables away at once; with ``cascade``, those of tables that refer to them, too."""
         with self._database.define(self.session) as change:
             change.truncate_tables([name, *more], restart_identity, cascade)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
-    def rename_table(self, name: str, new_name: str) -> None:
-        """Give a table another name."""
-        with self._database.define(self.session) as change:
-            change.rename_table(name, new_name)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
-    def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
-        """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
-        with self._database.define(self.session) as change:
-            change.add_column(table, make_columns(table, [column])[0], value)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
-    def alter_column(self, table: str, column: str, **changes: Any) -> None:
-        """Change a column's ``default`` (None: it has none any more) or whether it is ``nullable``."""
-        with self._database.define(self.session) as change:
-            change.alter_column(table, column, changes)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
-    def add_constraint(self, table: str, constraint: Constraint) -> None:
-        """Add a constraint; a primary key or a unique constraint brings an index of its name."""
-        with self._database.define(self.session) as change:
-            change.add_constraint(table, constraint)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
-    def set_change_feed(self, table: str, on: bool) -> None:
-        """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
-        with self._database.define(self.session) as change:
-            change.set_change_feed(table, on)
 
     @operation(writes=True, again=Again.ALWAYS)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
@@ -681,6 +658,9 @@ def _close(
                 with session.ended_soon():
                     abandon_all(builds)
                     session.close()
+                if session.temporary_schema and waits:  # else they go later
+                    with suppress(Error):
+                        database.drop_temporary()
         finally:
             release(database, waits)
 

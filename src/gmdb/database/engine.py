@@ -13,12 +13,20 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from gmdb.database.views import SystemViews
-from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
+from gmdb.errors import (
+    DatabaseClosed,
+    DatabaseInUse,
+    Error,
+    InterfaceError,
+    NotADatabase,
+    SchemaError,
+    StorageError,
+)
 from gmdb.format.address import device_of, offset_of
 from gmdb.kernel.change.shrink import trim_segment
 from gmdb.process.late_dataclasses import replace
@@ -38,6 +46,7 @@ from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.catalog.changes import DefinitionChanges
 from gmdb.tables.catalog.counters import Counting, changed_counting
 from gmdb.tables.catalog.definition_documents import table_to_plain
+from gmdb.tables.catalog.names import is_temporary
 from gmdb.tables.catalog.schema import FIRST_USER_ID
 from gmdb.tables.catalog.system import create_system_tables
 from gmdb.tables.catalog.tables import Catalog
@@ -113,6 +122,7 @@ class Database:
                 self.store.write_control(**given)
             self.durability.start()
         self.transactions.start()
+        self.drop_temporary()
 
     def _keep_log_for_feeds(self, redo: RedoLog) -> None:
         """Let readers of changes find the log that they need, also of transactions that have not ended."""
@@ -139,6 +149,22 @@ class Database:
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
         return Session(self.transactions, isolation, autocommit, lock_timeout)
 
+    def drop_temporary(self) -> None:
+        """Remove the temporary tables of sessions that have ended, however they did."""
+        left = self.catalog.temporary_schemas()
+        if not left or self.store.read_only or self.store.failure is not None:
+            return
+        left -= {session.temporary_schema for session in list(self.transactions.sessions) if not session.closed}
+        for schema in sorted(left):
+            session = self.new_session("read committed", False, 5.0)
+            session.temporary_schema = schema
+            try:
+                with self.define(session) as change:
+                    change.schemas.empty(schema)
+                session.commit()
+            finally:
+                session.close()
+
     # ---- definitions
 
     @contextmanager
@@ -153,7 +179,8 @@ class Database:
 
     def create_index(self, table: str, new: NewIndex, session: Session) -> None:
         """Add an index: within the session's transaction, or while others go on if it commits each statement."""
-        if session.autocommit and not session.in_transaction:
+        is_own = is_temporary(self.catalog.table(table, session).schema)  # which no other session knows
+        if session.autocommit and not session.in_transaction and not is_own:
             session.require_open()
             self._build_index(table, new, session)
             return
@@ -287,7 +314,7 @@ class Database:
         def capture() -> Instant:
             memory = self.transactions.memory
             seen = memory.scn if scn is None else scn
-            tables = self.catalog.tables.values()
+            tables = self.catalog.lasting.values()
             usable = [replace(t, indexes=tuple(i for i in t.indexes if not i.building)) for t in tables]
             plain = [table_to_plain(table) for table in usable]
             return Instant(seen, locks_in_flight(memory, seen), plain, self.transactions.log_from())
@@ -363,6 +390,13 @@ class Database:
         finally:
             self.store.close()
 
+    def _drop_temporary_at_end(self) -> None:
+        """Nobody has the database open any more.  What cannot go now goes when it is opened next."""
+        for session in list(self.transactions.sessions):
+            session.temporary_schema = ""
+        with suppress(Error):
+            self.drop_temporary()
+
     def close(self) -> None:
         """Write every page and let go of the files.  After a failure of the disk, write nothing more."""
         while self.before_close:
@@ -373,6 +407,7 @@ class Database:
             if clean:
                 for session in list(self.transactions.active.values()):
                     session.close()
+                self._drop_temporary_at_end()
                 self.catalog.counters.settle()
                 for snapshot in self.transactions.snapshots.held():
                     snapshot.cancel(DatabaseClosed(f"{self.store.directory} is closed"))

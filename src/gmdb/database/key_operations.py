@@ -62,6 +62,7 @@ class KeyOperations:
         """
         from gmdb.tables.catalog.counters import Counting
 
+        self._know_own_schema(name)  # type: ignore[attr-defined]
         with self._database.define(self.session) as change:
             table, column = owner or ("", "")
             if table:

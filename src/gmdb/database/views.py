@@ -20,8 +20,8 @@ from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment
 from gmdb.tables.arrow.arrow_types import arrow_schema
 from gmdb.tables.catalog.counters import Counting
-from gmdb.tables.catalog.schema import CHECK, SYSTEM_TABLES, TableDefinition
-from gmdb.tables.catalog.system import column_row, constraint_row, index_row, table_row
+from gmdb.tables.catalog.schema import CHECK, FIRST_USER_ID, SYSTEM_TABLES, TableDefinition
+from gmdb.tables.catalog.system import column_row, constraint_row, index_row, schema_row, table_row
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.session import Session
@@ -36,6 +36,16 @@ def _schemas_of_views() -> dict[str, pa.Schema]:
                 ("name", pa.string()),
                 ("definition", pa.string()),
                 ("check_option", pa.string()),
+            ]
+        ),
+        "relations": pa.schema(
+            [
+                ("obj_id", pa.int32()),
+                ("schema", pa.string()),
+                ("name", pa.string()),
+                ("full_name", pa.string()),
+                ("kind", pa.string()),
+                ("comment", pa.string()),
             ]
         ),
         "view_columns": pa.schema(
@@ -151,6 +161,8 @@ class SystemViews:
             "sys_key_columns": self._key_columns,
             "sys_generated_columns": self._generated_columns,
             "sys_views": self._stored_views,
+            "sys_schemas": self._schemas,
+            "sys_relations": self._relations,
             "sys_view_columns": self._view_columns,
             "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
             "sys_segments": self._segments,
@@ -193,6 +205,20 @@ class SystemViews:
         views = sorted(self._catalog.views_of(session).values(), key=lambda view: view.number)
         rows = [(view.number, view.name, view.query, view.check_option or None) for view in views]
         return _table_from(_schemas()["views"], rows)
+
+    def _schemas(self, session: Session | None) -> pa.Table:
+        return _listed("sys_schemas", map(schema_row, self._catalog.schemas_of(session).values()))
+
+    def _relations(self, session: Session | None) -> pa.Table:
+        """Tables, sequences and views, with the schemas that they are in."""
+        tables = [one for one in self._tables(session) if one.obj_id >= FIRST_USER_ID]
+        rows: list[tuple[Any, ...]] = [
+            (one.obj_id, one.schema, one.own_name, one.name, "sequence" if one.sequence else "table", one.comment)
+            for one in tables
+        ]
+        views = self._catalog.views_of(session).values()
+        rows += [(one.number, one.schema, one.own_name, one.name, "view", None) for one in views]
+        return _table_from(_schemas()["relations"], sorted(rows))
 
     def _view_columns(self, session: Session | None) -> pa.Table:
         views = sorted(self._catalog.views_of(session).values(), key=lambda view: view.number)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gmdb.database.connection import Connection, abandon_all
 from gmdb.database.engine import Database
-from gmdb.errors import InterfaceError, LostWithOwner, NoSuchTable, ReadOnly
+from gmdb.errors import Error, InterfaceError, LostWithOwner, NoSuchTable, ReadOnly
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.server.wire import Received, SessionState, TableThere
@@ -241,3 +241,6 @@ class Client:
             self.leave(number, succeeded=False)
         abandon_all(self.connection._builds)
         session.close()
+        if session.temporary_schema:
+            with suppress(Error):  # then they go when the database is opened next
+                self.database.drop_temporary()

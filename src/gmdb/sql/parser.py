@@ -14,9 +14,10 @@ from gmdb.format.columns import encode_text
 from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import dialect
+from gmdb.sql.syntax import QUALIFIED
 
 _WORD = r'("(?:[^"]|"")+"|[^\W\d]\w*)'
-NAME = rf'(?:(?:public|"public")\s*\.\s*)?{_WORD}'  # of what is in a schema
+_NAME = f"({QUALIFIED})"
 _OWN = {
     "savepoint": late_pattern(rf"savepoint\s+{_WORD}", re.I),
     "release": late_pattern(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
@@ -26,22 +27,32 @@ _OWN = {
     ),
     "drop_tablespace": late_pattern(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
     "rename_constraint": late_pattern(
-        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{NAME}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_NAME}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
     ),
     "validate": late_pattern(
-        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{NAME}\s+validate\s+constraint\s+{_WORD}", re.I
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_NAME}\s+validate\s+constraint\s+{_WORD}", re.I
     ),
-    "constraints": late_pattern(rf"set\s+constraints\s+({NAME}(?:\s*,\s*{NAME})*)\s+(deferred|immediate)", re.I),
-    "sequence": late_pattern(
-        rf"(create)\s+sequence\s+(if\s+not\s+exists\s+)?{NAME}(.*)|(alter)\s+sequence\s+(if\s+exists\s+)?{NAME}(.*)",
-        re.I | re.S,
+    "constraints": late_pattern(
+        rf"set\s+constraints\s+({QUALIFIED}(?:\s*,\s*{QUALIFIED})*)\s+(deferred|immediate)", re.I
     ),
+    "create_sequence": late_pattern(
+        rf"create\s+((?:temp|temporary)\s+)?sequence\s+(if\s+not\s+exists\s+)?{_NAME}(.*)", re.I | re.S
+    ),
+    "alter_sequence": late_pattern(rf"alter\s+sequence\s+(if\s+exists\s+)?{_NAME}(.*)", re.I | re.S),
     "drop_sequence": late_pattern(
-        rf"drop\s+sequence\s+(if\s+exists\s+)?({NAME}(?:\s*,\s*{NAME})*)(?:\s+(cascade|restrict))?", re.I
+        rf"drop\s+sequence\s+(if\s+exists\s+)?({QUALIFIED}(?:\s*,\s*{QUALIFIED})*)(?:\s+(cascade|restrict))?", re.I
+    ),
+    "create_schema": late_pattern(rf"create\s+schema\s+(if\s+not\s+exists\s+)?{_WORD}", re.I),
+    "drop_schema": late_pattern(
+        rf"drop\s+schema\s+(if\s+exists\s+)?({_WORD}(?:\s*,\s*{_WORD})*)(?:\s+(cascade|restrict))?", re.I
+    ),
+    "alter_schema": late_pattern(rf"alter\s+schema\s+{_WORD}\s+rename\s+to\s+{_WORD}", re.I),
+    "move": late_pattern(
+        rf"alter\s+(table|view|sequence)\s+(if\s+exists\s+)?(?:only\s+)?{_NAME}\s+set\s+schema\s+{_WORD}", re.I
     ),
     "comment": late_pattern(
-        rf"comment\s+on\s+(?:(table|index)\s+{NAME}|(column)\s+{NAME}\s*\.\s*{_WORD}"
-        rf"|(constraint)\s+{_WORD}\s+on\s+{NAME})\s+is\s+(null|'(?:[^']|'')*')",
+        rf"comment\s+on\s+(?:(table|index|schema)\s+{_NAME}|(column)\s+{_NAME}\s*\.\s*{_WORD}"
+        rf"|(constraint)\s+{_WORD}\s+on\s+{_NAME})\s+is\s+(null|'(?:[^']|'')*')",
         re.I,
     ),
     "begin": late_pattern(
@@ -50,20 +61,20 @@ _OWN = {
     ),
     "set_transaction": late_pattern(r"set\s+(?:local\s+)?transaction\s+(.*)", re.I | re.S),
     "set_all_transactions": late_pattern(r"set\s+session\s+characteristics\s+as\s+transaction\s+(.*)", re.I | re.S),
-    "set": late_pattern(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*('[^']*'|[^'\s].*)", re.I | re.S),
+    "set": late_pattern(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*(\S.*)", re.I | re.S),
     "set_schema": late_pattern(r"set\s+schema\s+('[^']*')", re.I),
     "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
     "reset": late_pattern(rf"reset\s+{_WORD}", re.I),
     "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
-    "describe": late_pattern(rf"desc(?:ribe)?\s+{NAME}", re.I),
+    "describe": late_pattern(rf"desc(?:ribe)?\s+{_NAME}", re.I),
 }
 _OWN_WORDS = {  # with which they begin
     **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment", "begin", "show", "reset")},
     **{
-        "alter": ("rename_constraint", "validate", "sequence"),
+        "alter": ("rename_constraint", "validate", "move", "alter_sequence", "alter_schema"),
         "set": ("autocommit", "constraints", "set_transaction", "set_all_transactions", "set_schema", "set"),
-        "create": ("tablespace", "sequence"),
-        "drop": ("drop_tablespace", "drop_sequence"),
+        "create": ("tablespace", "create_sequence", "create_schema"),
+        "drop": ("drop_tablespace", "drop_sequence", "drop_schema"),
         "desc": ("describe",),
         "start": ("begin",),
     },
@@ -71,6 +82,10 @@ _OWN_WORDS = {  # with which they begin
 _OPTION = late_pattern(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
 _CREATE_VIEW = late_pattern(r"\bcreate\b.*\bview\b", re.I | re.S)
 _CREATE_TABLE = late_pattern(r"\s*create\s+table\b", re.I)
+_TEMPORARY = late_pattern(
+    r"\s*create\s+(?:or\s+replace\s+)?((?:(?:local|global)\s+)?(?:temp|temporary)\s+)(?:table|view)\b", re.I
+)
+_ON_COMMIT = ("on", "commit")
 
 
 @dataclass(frozen=True)
@@ -174,6 +189,12 @@ def _without_comments_around(statement: str) -> str:
 def _take_options(text: str) -> tuple[str, dict[str, str]]:
     """The options behind a table's definition, which PostgreSQL's grammar does not have."""
     options: dict[str, str] = {}
+    temporary = _TEMPORARY.match(text)
+    if temporary is not None:
+        options["temporary"] = "on"
+        text = _blanked(text, *temporary.span(1))
+    if _CREATE_TABLE.match(text):
+        text = _take_on_commit(text, options)
     while _CREATE_TABLE.match(text):
         match = _OPTION.search(text)
         if match is None:
@@ -183,6 +204,30 @@ def _take_options(text: str) -> tuple[str, dict[str, str]]:
     if _CREATE_VIEW.search(text):
         return _take_query(text, options)
     return text, options
+
+
+def _blanked(text: str, start: int, end: int) -> str:
+    """The text without a part; what is behind that keeps its place."""
+    return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
+
+
+def _take_on_commit(text: str, options: dict[str, str]) -> str:
+    """What stands behind the columns of a table, or before its query: ON COMMIT PRESERVE ROWS, DELETE ROWS or DROP."""
+    if "commit" not in text.lower():
+        return text
+    tokens, depth = dialect.tokens_of(text), 0
+    words = [token.text.lower() for token in tokens]
+    for n, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if depth == 0 and tokens[n].token_type == TokenType.ALIAS:
+            break  # what follows is the query
+        if depth == 0 and tuple(words[n : n + 2]) == _ON_COMMIT:
+            action, length = (" ".join(words[n + 2 : n + 4]), 4) if words[n + 2 : n + 3] != ["drop"] else ("drop", 3)
+            if action not in ("preserve rows", "delete rows", "drop"):
+                raise InvalidSyntax("syntax error: ON COMMIT is followed by PRESERVE ROWS, DELETE ROWS or DROP")
+            options["on_commit"] = {"preserve rows": ""}.get(action, action.split()[0])
+            return _blanked(text, tokens[n].start, tokens[n + length - 1].end + 1)
+    return text
 
 
 def _take_query(text: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:

@@ -22,6 +22,7 @@ from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+    from gmdb.sql.bind.binder import Binder
     from gmdb.sql.parser import Parsed
     from gmdb.sql.statements.course import Course
     from gmdb.transaction.interrupts import Work
@@ -35,9 +36,10 @@ NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the
 class Statement(ABC):
     """A statement that was prepared, for the tables as they are defined now.
 
-    ``tables`` and ``views``: those that it names.  ``typed_parameters``: those whose types it depends on.  ``quick``: a
-    fast path, which may come with the first run.  It returns None, and has done nothing, if the statement is not
-    current, if parameters are of other types, or if it does not apply for any other reason.
+    ``tables`` and ``views``: those that it names, by their full names; ``mean_the_same``: whether its names, which
+    other names could come before, mean that still.  ``typed_parameters``: those whose types it depends on.
+    ``quick``: a fast path, which may come with the first run.  It returns None, and has done nothing, if the statement
+    is not current, if parameters are of other types, or if it does not apply for any other reason.
     """
 
     quick: Quick | None = None
@@ -49,14 +51,24 @@ class Statement(ABC):
         self.types = types
         self.tables: dict[str, TableDefinition] = {}
         self.views: dict[str, ViewDefinition] = {}
+        self.mean_the_same: tuple[Callable[[], bool], ...] = ()
         self._plans: list[Plan] = []
         self.inputs_read: set[int] = set()  # the keys of the inputs of its plans
         self.typed_parameters: frozenset[ParameterKey] = frozenset()
         self._statistics_version = connection._statistics_version
 
+    def depend_on(self, binder: Binder) -> None:
+        """Note what a binder has found for names of the statement."""
+        self.tables.update(binder.tables)
+        self.views.update(binder.views)
+        if binder.passed or binder.schema:
+            self.mean_the_same = (*self.mean_the_same, binder.means_the_same)
+
     def is_current(self) -> bool:
         """Whether the tables are still defined as they were when it was prepared, and its plans are not stale."""
         if self.views and not self._has_views():
+            return False
+        if self.mean_the_same and not all(check() for check in self.mean_the_same):
             return False
         held = self.session.tables_seen  # by definitions that are the newest
         for table in self.tables.values():

@@ -44,8 +44,7 @@ class Query(Statement):
         super().__init__(connection, parsed, types)
         binder = self._new_binder()
         bound = binder.statement(parsed.statement)  # type: ignore[arg-type]
-        self.tables.update(binder.tables)
-        self.views.update(binder.views)
+        self.depend_on(binder)
         self.typed_parameters = frozenset(binder.used_parameters)
         self.names = bound.names
         self.column_types = tuple(column.type for column in bound.relation.columns)

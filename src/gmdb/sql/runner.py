@@ -52,6 +52,7 @@ class Explain(Statement):
         self._statement = prepare(inner, types)
         self._count = len(inner.names) or inner.count
         self.tables, self.views = self._statement.tables, self._statement.views
+        self.mean_the_same = self._statement.mean_the_same
         self.typed_parameters = self._statement.typed_parameters
 
     @staticmethod
@@ -129,6 +130,10 @@ class Runner:
     @executor.setter
     def executor(self, executor: str | None) -> None:
         self._executor = executor
+        self.forget()
+
+    def forget(self) -> None:
+        """Prepare all statements anew: what they name may mean something else."""
         self._cache.clear()
         self.quick.clear()
 
@@ -150,7 +155,7 @@ class Runner:
                 self.session.check_interrupted()
                 try:
                     result = statement.run(parameters)
-                    if statement.quick is not None:
+                    if statement.quick is not None and not statement.mean_the_same:  # a fast path does not ask that
                         self.quick[text] = statement.quick
                     return result
                 except NOT_CURRENT:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
+from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.dialect import GmdbSql, place
 from gmdb.tables.catalog.schema import SYSTEM_PREFIX
 
@@ -115,9 +116,19 @@ def changes_rows(statement: exp.Expr) -> bool:
     return with_ is not None and any(isinstance(one.this, exp.DML) for one in with_.expressions)
 
 
-# ---- Names as statements write them: what is not quoted is in lower case.  Tables are in one schema, public.
+# ---- Names as statements write them: what is not quoted is in lower case.  What they mean: bind/names.py.
 
-PUBLIC, INFORMATION_SCHEMA, PG_CATALOG = SCHEMAS = ("public", "information_schema", "pg_catalog")
+INFORMATION_SCHEMA, PG_CATALOG = "information_schema", "pg_catalog"
+
+
+class Written(NamedTuple):
+    """A name as it was written; ``schema``: that stands before it, empty if there is none."""
+
+    name: str
+    schema: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
 def is_system_name(name: str) -> bool:
@@ -136,36 +147,48 @@ def folded(identifier: Any) -> str:
     return name if quoted else name.lower()
 
 
-def table_name(node: Any) -> str:
+def table_name(node: Any) -> Written:
     """The name of a table; what else there is of the node, an alias for instance, is the caller's to take."""
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise UnsupportedExpression(f"{node.sql()} is not a table", *place(node))
-    schema = schema_name(node)
-    if schema not in ("", PUBLIC):
-        raise UnsupportedExpression(f"what is in {schema} cannot be changed: {node.sql()}", *place(node))
-    return folded(node.this)
-
-
-def schema_name(node: exp.Table) -> str:
-    """The schema that stands before a table's name; empty if there is none."""
     if node.args.get("catalog") is not None:
         raise UnsupportedExpression(f"a name has no database before it: {node.sql()}", *place(node))
     schema = node.args.get("db")
-    name = "" if schema is None else folded(schema)
-    if name and name not in SCHEMAS:
-        hint = f"There are {', '.join(SCHEMAS)}"
-        raise UnsupportedExpression(f"there is no schema {name}, and no other can be created", *place(node), hint)
-    return name
+    return Written(folded(node.this), "" if schema is None else folded(schema))
 
 
-def name_alone(node: Any) -> str:
-    """The name of a table, an index or a constraint, where nothing else may stand."""
+def table_name_alone(node: Any) -> Written:
+    """The name of a table, a view or an index, where nothing else may stand."""
     if not isinstance(node, exp.Table):
-        return column_name(node)
+        return Written(column_name(node))
     name = table_name(node)
     with reading(node) as syntax:
         syntax.ignore("this", "db", "only")  # no table inherits from another
     return name
+
+
+def name_alone(node: Any) -> str:
+    """A name before which no schema may stand, of a constraint for instance."""
+    name = table_name_alone(node)
+    if name.schema:
+        raise InvalidSyntax(f"syntax error: no schema stands before this name: {name}", *place(node))
+    return name.name
+
+
+_PART = r'(?:"(?:[^"]|"")+"|[^\W\d]\w*)'
+QUALIFIED = rf"{_PART}(?:\s*\.\s*{_PART})?"  # a name that may have a schema before it, as a pattern
+_PARTS = late_pattern(_PART)
+
+
+def written_name(text: str) -> Written:
+    """The name that a text is, which matches ``QUALIFIED``."""
+    parts = [plain_name(part) for part in _PARTS.findall(text)]
+    return Written(*reversed(parts))
+
+
+def plain_name(text: str) -> str:
+    """A part of a name, quoted or not."""
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text.lower()
 
 
 def column_name(node: Any) -> str:

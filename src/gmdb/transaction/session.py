@@ -59,6 +59,7 @@ from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
 from gmdb.transaction.modes import HasModes
+from gmdb.transaction.own_names import HasOwnNames
 from gmdb.transaction.serializable import Tracked
 from gmdb.transaction.snapshots import OWN, SERIALIZABLE, Snapshot, require_level
 from gmdb.transaction.table_locks import ChangedDefinitions, Changes, HoldsTables
@@ -124,7 +125,7 @@ class Unchecked(Protocol):
 RECORDS_FIRST, RECORDS_KEPT = 1 << 12, 1 << 16  # places in a new list of undo records; in one that is used again
 
 
-class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
+class Session(HoldsTables, HasSavepoints, HasModes, HasOwnNames, Interruptible):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
         require_level(isolation)
         self.hub = hub
@@ -233,7 +234,7 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         what was said of this transaction alone."""
         has_state = self.slot >= 0 or bool(self._locks_taken) or bool(self._savepoints) or self.has_own_modes
         is_told = self.unchecked is not None and self.unchecked.is_told
-        return has_state or is_told or (self.in_transaction and not self._reads_latest())
+        return has_state or self.has_own_names or is_told or (self.in_transaction and not self._reads_latest())
 
     @property
     def statement_number(self) -> int:
@@ -406,11 +407,15 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
     @contextmanager
     def defining(self) -> Iterator[None]:
         """A statement that changes definitions: it uses the newest ones, whatever the transaction's snapshot."""
+        with self._newest_definitions(), self.statement():
+            yield
+
+    @contextmanager
+    def _newest_definitions(self) -> Iterator[None]:
         before, self._defining = self._defining, True
         self.call[LATEST] = 1
         try:
-            with self.statement():
-                yield
+            yield
         finally:
             self._defining = before
             self.call[LATEST] = int(self._reads_latest())
@@ -543,6 +548,9 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         if self.unchecked is not None and self.unchecked.is_waiting and not self._logged_at:
             with self._steps():
                 self.unchecked.settle_all()
+        if self.at_commit is not None and not self._logged_at and self.slot >= 0:
+            with self._newest_definitions(), self._steps():  # a last statement of the transaction
+                self.at_commit(self)
         if self.is_serializable:
             self._settle_reads()
         if self.slot >= 0:

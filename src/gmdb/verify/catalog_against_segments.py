@@ -18,7 +18,7 @@ from gmdb.tables.catalog.schema import (
     SYS_COLUMNS_ID,
     SYS_TABLES_ENTRY,
     TableDefinition,
-    lob_segment,
+    table_of_row,
 )
 from gmdb.tables.files.database_files import SYS_TABLES, DatabaseFiles
 from gmdb.tables.files.page_view import known_tables
@@ -70,10 +70,8 @@ def _place(files: DatabaseFiles, row_id: RowId) -> Place:
 
 
 def _listed(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> Iterator[tuple[Place, TableDefinition]]:
-    for row_id, (obj_id, name, space_id, entry, *more) in files.rows(SYS_TABLES):
-        columns = tables[obj_id].columns
-        table = TableDefinition(name, obj_id, space_id, entry, columns, lobs=lob_segment(*more[:2]))
-        yield _place(files, row_id), table
+    for row_id, row in files.rows(SYS_TABLES):
+        yield _place(files, row_id), table_of_row(row, tables[row[0]].columns)
 
 
 def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], findings: Findings) -> None:

@@ -28,6 +28,7 @@ from gmdb.kernel.checks.row_checks import SUSPECT
 from gmdb.kernel.row import ENTRY_BUFFER
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.access.indexes import IndexDefinition, head_fields, require_parts
+from gmdb.tables.catalog.names import full_name
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import entry_target
 from gmdb.tables.files.page_view import view_undo_records
@@ -372,7 +373,7 @@ def _indexes(survey: Survey, catalog: Catalog, segments: list[CheckedSegment]) -
     for place, definition in catalog.indexes:
         wrong = _wrong_definition(survey, catalog, definition, before)
         before.numbers.add(definition.obj_id)
-        before.names.add(definition.name.lower())
+        before.names.add(_full_name(catalog, definition))
         if wrong:
             survey.findings.on_page(*place, f"index {definition.name} {wrong}")
         elif definition.entry_page in by_entry:
@@ -380,10 +381,16 @@ def _indexes(survey: Survey, catalog: Catalog, segments: list[CheckedSegment]) -
             yield _read_head(survey, definition, table, by_entry[definition.entry_page])
 
 
+def _full_name(catalog: Catalog, index: IndexDefinition) -> str:
+    """By which no other index is known, in small letters."""
+    table = catalog.tables.get(index.table_id)
+    return index.name.lower() if table is None else full_name(table.schema, index.name).lower()
+
+
 def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, before: _Names) -> str:
     """What is wrong with a row of sys_indexes; empty if nothing."""
     next_id = survey.files.control.get("next_obj_id", 0)
-    if index.obj_id in before.numbers or index.name.lower() in before.names:
+    if index.obj_id in before.numbers or _full_name(catalog, index) in before.names:
         return f"has a name, or a number ({index.obj_id}), that is there already"
     if next_id and index.obj_id >= next_id:
         return f"has number {index.obj_id}, which the next table or index would get ({next_id})"

@@ -7,7 +7,7 @@ that a cache of the result knows when it is stale.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
@@ -18,13 +18,14 @@ from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import fold_relation, settled
-from gmdb.sql.bind.scope import Named, Scope, nearest, references, where
+from gmdb.sql.bind.names import SYSTEM_SCHEMAS, Names, is_a_sequence
+from gmdb.sql.bind.scope import Named, Scope, references
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import is_system_name
+from gmdb.sql.syntax import Written, is_system_name
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, Project, Reference, Relation
 from gmdb.sql.types import INTERVAL, numeric, within
 from gmdb.tables.catalog.schema import TableDefinition
-from gmdb.tables.catalog.view_definitions import ViewDefinition, no_table_but_a_view
+from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -70,26 +71,12 @@ class Catalog:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.names = Names(connection)
 
-    def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition | ViewDefinition:
-        """The table or view of a name, whose letters are as they are if it is quoted.
-
-        Raises NoSuchTable with the nearest name, of tables and views or of ``others``.
-        """
-        for find in (self._connection.table, self._connection.view):
-            with suppress(NoSuchTable):
-                found: TableDefinition | ViewDefinition = find(name)
-                if found.name == name:
-                    return _no_sequence(found, node)
-        raise self.no_such_table(name, node, others)
-
-    def no_such_table(self, name: str, node: exp.Expr, others: Sequence[str] = ()) -> NoSuchTable:
-        views = self._connection.views()
-        if name in views:
-            return NoSuchTable(f"{where(node)}{no_table_but_a_view(name)}")
-        known = [*others, *self._connection.tables(), *views]
-        hint = nearest(name, known) if known else "; there are no tables yet"
-        return NoSuchTable(f"{where(node)}there is no table {name}{hint}")
+    def column_of(self, table: Written, node: exp.Expr) -> str:
+        """The full name of a table that stands before a column, with its schema."""
+        del node
+        return self.names.full_names(table)[0] if table.schema not in SYSTEM_SCHEMAS else str(table)
 
     def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
         """What a function of sequences does."""
@@ -114,14 +101,7 @@ class Catalog:
         try:
             return listing_columns(self._connection, name)
         except NoSuchTable:
-            raise self.no_such_table(name, node) from None
-
-
-def _no_sequence(found: TableDefinition | ViewDefinition, node: exp.Expr) -> TableDefinition | ViewDefinition:
-    if isinstance(found, TableDefinition) and found.sequence:
-        message = f"{found.name} is a sequence, not a table"
-        raise UnsupportedExpression(message, *place(node), "sys_sequences says how it stands")
-    return found
+            raise self.names.no_such_table(Written(name), node) from None
 
 
 class PartsOfWith(Protocol):
@@ -140,8 +120,11 @@ class Binder:
     def __init__(self, catalog: Catalog, parameters: Mapping[ParameterKey, ColumnType | None]) -> None:
         self.catalog = catalog
         self.parameters = parameters
-        self.tables: dict[str, TableDefinition] = {}  # all that the statement names
+        self.tables: dict[str, TableDefinition] = {}  # all that the statement names, by full names
         self.views: dict[str, ViewDefinition] = {}
+        self.passed: set[str] = set()  # full names that would come before these, if there were such tables or views
+        self.schema: tuple[str | None, ...] = ()  # the current one, if the statement asks for it
+        self.meanings: list[tuple[exp.Expr, Written, TableDefinition | ViewDefinition]] = []  # of names not in views
         self.uses: dict[str, tuple[str, ...]] = {}  # what it names itself, not within views: with all columns
         self._inside: dict[str, tuple[str, ...]] | None = None  # a view: the tables that it knows, with their columns
         self.used_parameters: set[ParameterKey] = set()
@@ -150,15 +133,39 @@ class Binder:
         self.merge_action: Expression | None = None  # what merge_action() is, where it may stand
         self._declared: set[Column] = set()
 
-    def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition | ViewDefinition:
-        """The table or view that a node names, noted as one of the statement's."""
-        found = self.catalog.named(node, name, others)
-        self._note(name, found.columns)
+    def named(self, node: exp.Expr, written: Written, others: Sequence[str] = ()) -> TableDefinition | ViewDefinition:
+        """The table or view that a node names, noted as one of the statement's.
+
+        Raises NoSuchTable with the nearest name, of tables and views or of ``others``.
+        """
+        in_view, names = self._inside is not None, self.catalog.names
+        found = names.find(written, in_view, self.passed)
+        if found is None:
+            raise names.no_such_table(written, node, others)
+        if isinstance(found, TableDefinition) and found.sequence:
+            raise is_a_sequence(found, node)
+        if isinstance(found, ViewDefinition) and not found.number:
+            return found  # it is always there
+        self._note(found.name, found.columns)
+        if not in_view:
+            self.meanings.append((node, written, found))
         if isinstance(found, ViewDefinition):
-            self.views[name] = found
+            self.views[found.name] = found
         else:
-            self.tables[name] = found
+            self.tables[found.name] = found
         return found
+
+    def current_schema(self) -> str | None:
+        """The schema in which new tables are, noted as one on which the statement depends."""
+        self.schema = (next(self.catalog.names.current_schemas(), None),)
+        return self.schema[0]
+
+    def means_the_same(self) -> bool:
+        """Whether names that were bound would still mean what they do, as far as other names decide about that."""
+        names = self.catalog.names
+        if self.schema and self.schema[0] != next(names.current_schemas(), None):
+            return False
+        return not any(map(names.is_there, self.passed))
 
     def listing(self, node: exp.Expr, name: str, arguments: Sequence[Any], options: dict[str, Any]) -> list[Column]:
         """The columns of a system view, or of a function of the inspector."""

@@ -15,7 +15,7 @@ from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, Handler, InQuery
 from gmdb.sql.bind.scope import references
 from gmdb.sql.bind.standard_views import CATALOG_NAME
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import PUBLIC, Syntax, reading
+from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
 from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, pg_name
 
@@ -79,7 +79,7 @@ def _arguments(binder: Binder, syntax: Syntax, scope: Scope, *parts: str) -> lis
 
 
 @special("version", "current_schema", "current_database")
-def _environment(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+def _environment(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     """What clients ask about where they are."""
     name = syntax.node.name.lower()
     if syntax.list("expressions"):
@@ -88,7 +88,9 @@ def _environment(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
         from importlib.metadata import version  # few ask for it, and it takes long to import
 
         return Constant(TEXT, f"gmdb {version('gmdb')}")
-    return Constant(TEXT, PUBLIC if name == "current_schema" else CATALOG_NAME)
+    if name == "current_schema":
+        return Constant(TEXT, binder.current_schema())
+    return Constant(TEXT, CATALOG_NAME)
 
 
 @special("merge_action")

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from gmdb.errors import DataError, InterfaceError, InvalidSyntax, NoSuchTable, TypeMismatch, UnsupportedExpression
+from gmdb.errors import DataError, InterfaceError, InvalidSyntax, TypeMismatch, UnsupportedExpression
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
 from gmdb.sql import operations, times, types
 from gmdb.sql.bind import coercion
 from gmdb.sql.dialect import NUMBER, GmdbSql, place
 from gmdb.sql.numbers import plain_decimal
-from gmdb.sql.syntax import SCHEMAS, Syntax, folded, reading
+from gmdb.sql.syntax import Syntax, Written, folded, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Now, Parameter, ParameterKey
 from gmdb.sql.types import BIGINT, BOOLEAN, BYTEA, DATE, FILE, INT, INTEGERS, INTERVAL, TIMESTAMP
 
@@ -219,19 +219,14 @@ def _parameter_key(binder: Binder, syntax: Syntax) -> ParameterKey:
 
 
 @handles(exp.Column)
-def _column(_binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+def _column(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     name = syntax.need("this", "a name")
     if isinstance(name, exp.Star):
         raise UnsupportedExpression("* cannot stand here", *place(syntax.node))
     table = syntax.take("table")
     schema = syntax.take("db")
-    if schema is not None:
-        if folded(schema) not in SCHEMAS:
-            raise UnsupportedExpression(f"there is no schema {schema.name}", *place(syntax.node), "Write table.column")
-        item = scope.item(folded(table), syntax.node)
-        if item.table is not None and item.table.definition.name != item.name:
-            raise NoSuchTable(f"{item.name} is an alias, which is in no schema: write {item.name}.{name.name}")
-    return scope.resolve(folded(name), folded(table) if table is not None else None, syntax.node)
+    full = "" if schema is None else binder.catalog.column_of(Written(folded(table), folded(schema)), syntax.node)
+    return scope.resolve(folded(name), folded(table) if table is not None else None, syntax.node, full)
 
 
 @handles(exp.Paren)

@@ -16,7 +16,6 @@ from gmdb.errors import (
     IllTyped,
     InvalidSyntax,
     NoSuchColumn,
-    NoSuchTable,
     StatementError,
     UnsupportedExpression,
 )
@@ -25,12 +24,12 @@ from gmdb.sql import tree
 from gmdb.sql.bind.coercion import coerce, comparison, same_type
 from gmdb.sql.bind.expressions import bind, condition
 from gmdb.sql.bind.scope import Item, Named, Scope, item_of, nearest, new_table, where
-from gmdb.sql.bind.standard_views import standard_names, standard_view
 from gmdb.sql.bind.views import query_of, read_view
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import PUBLIC, Syntax, folded, reading, schema_name
+from gmdb.sql.syntax import Syntax, folded, reading, table_name
 from gmdb.sql.tree import Coalesce, Column, Constant, Expression, Join, Reference, Relation
 from gmdb.sql.types import BIGINT, INT
+from gmdb.tables.catalog.names import PUBLIC
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
@@ -219,24 +218,22 @@ def _table(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Relation
     if not isinstance(what, exp.Identifier):
         raise UnsupportedExpression(f"{node.sql(dialect=GmdbSql)[:80]} cannot stand in FROM", *place(node))
     syntax.ignore("only")  # no table inherits from another
-    name = folded(what)
     syntax.ignore("db")
-    assert isinstance(node, exp.Table)
-    schema = schema_name(node)
-    view = into.views.get(name) if not schema else None
+    written = table_name(node)
+    name = written.name
+    view = into.views.get(name) if not written.schema else None
     if view is not None:
         return _view(binder, name, view, alias, node, into)
-    if schema not in ("", PUBLIC):
-        return _standard_view(binder, schema, name, alias, node, into)
-    if binder.catalog.is_view(name):
+    if binder.catalog.is_view(name) and written.schema in ("", PUBLIC):
         return _listing(binder, name, (), {}, alias, node, into)
-    found = binder.named(node, name, tuple(into.views))
+    found = binder.named(node, written, tuple(into.views))
     if isinstance(found, ViewDefinition):
-        return _stored_view(binder, found, alias, into)
+        return (_stored_view if found.number else _standard_view)(binder, found, alias, into)
     table = new_table(found, alias.name or name)
     binder.declare(table.stored)
     item = item_of(table.alias, table.stored, table.row_id, table)
-    item.columns = alias.renamed(binder.known(name, item.columns))
+    item.columns = alias.renamed(binder.known(found.name, item.columns))
+    item.full_name = "" if alias.name else found.name
     into.add(item)
     return table
 
@@ -246,18 +243,18 @@ def _stored_view(binder: Binder, view: ViewDefinition, alias: _Alias, into: Scop
     bound = read_view(binder, view)
     pairs = zip(view.column_names(), bound.relation.columns, strict=True)
     named = binder.known(view.name, [Named(name, Reference(column.type, column)) for name, column in pairs])
-    into.add(Item(alias.name or view.name, alias.renamed(named)))
+    full = "" if alias.name else view.name
+    into.add(Item(alias.name or view.own_name, alias.renamed(named), full_name=full))
     return bound.relation
 
 
-def _standard_view(binder: Binder, schema: str, name: str, alias: _Alias, node: exp.Expr, into: Scope) -> Relation:
-    view = standard_view(schema, name)
-    if view is None:
-        raise NoSuchTable(f"{where(node)}there is no {schema}.{name}{nearest(name, standard_names(schema))}")
+def _standard_view(binder: Binder, view: ViewDefinition, alias: _Alias, into: Scope) -> Relation:
     with binder.inside(view):
         bound = binder.query(query_of(view))
     pairs = zip(bound.names, bound.relation.columns, strict=True)
-    into.add(Item(alias.name or name, alias.renamed([Named(n, Reference(c.type, c)) for n, c in pairs])))
+    named = alias.renamed([Named(n, Reference(c.type, c)) for n, c in pairs])
+    full = "" if alias.name else f"{view.schema}.{view.name}"
+    into.add(Item(alias.name or view.name, named, full_name=full))
     return bound.relation
 
 

@@ -17,6 +17,7 @@ from gmdb.sql.bind.coercion import fold
 from gmdb.sql.bind.expressions import condition
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.syntax import Written
 from gmdb.sql.tree import Expression
 from gmdb.sql.types import within
 
@@ -26,6 +27,11 @@ class _NoTables(Catalog):
 
     def __init__(self) -> None:
         """There is no connection."""
+
+    def column_of(self, table: Written, node: exp.Expr) -> str:
+        raise UnsupportedExpression(
+            f"no schema stands before {table.name} here", *place(node), "Write the column alone"
+        )
 
     def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
         raise UnsupportedExpression(f"{name} can only stand alone here, as a column's default", *place(node))

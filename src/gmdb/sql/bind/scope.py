@@ -119,6 +119,7 @@ class Item:
     columns: Sequence[Named]
     hidden: Sequence[Named] = ()
     table: tree.Table | None = None  # if it is one, and not what a query gives
+    full_name: str = ""  # of a table or view that has no other name here
 
     def find(self, name: str) -> list[Named]:
         return [one for one in self.columns if one.name == name] or [one for one in self.hidden if one.name == name]
@@ -207,7 +208,7 @@ class Scope:
     # ---- tables
 
     def add(self, item: Item) -> None:
-        if any(item.name == other.name for other in self.items):
+        if any(item.name == other.name and not _are_of_two_schemas(item, other) for other in self.items):
             raise ProgrammingError(f"the name {item.name} stands for two tables in the same FROM; give one an alias")
         self.items.append(item)
         self.visible.extend(item.columns)
@@ -225,45 +226,53 @@ class Scope:
             yield scope
             scope = scope.parent
 
-    def item(self, name: str, node: exp.Expr) -> Item:
-        """The table of a name, in this FROM or one around it."""
+    def item(self, name: str, node: exp.Expr, full: str = "") -> Item:
+        """The table of a name, in this FROM or one around it; ``full``: the full name that it must have."""
         for scope in self.chain():
-            for item in scope.items:
-                if item.name == name:
-                    return item
+            item = scope._own_item(name, node, full)
+            if item is not None:
+                return item
         names = [item.name for scope in self.chain() for item in scope.items]
-        raise NoSuchTable(f"{where(node)}there is no table {name} in this statement{nearest(name, names)}")
+        raise NoSuchTable(f"{where(node)}there is no table {full or name} in this statement{nearest(name, names)}")
+
+    def _own_item(self, name: str, node: exp.Expr, full: str = "") -> Item | None:
+        """The table of a name in this FROM."""
+        items = [item for item in self.items if item.name == name and full in ("", item.full_name)]
+        if len(items) > 1:
+            hint = f"Write one of {', '.join(item.full_name for item in items)}, or give one an alias"
+            raise AmbiguousColumn(f"{name} is two tables in this FROM", *place(node), hint)
+        return items[0] if items else None
 
     # ---- columns
 
-    def resolve(self, name: str, table: str | None, node: exp.Expr) -> Expression:
-        """What a column's name means; the names are folded already.
+    def resolve(self, name: str, table: str | None, node: exp.Expr, full: str = "") -> Expression:
+        """What a column's name means; the names are folded already, and ``full`` is the full name of its table.
 
         Raises NoSuchColumn or NoSuchTable with the nearest name, AmbiguousColumn if several tables have the column.
         """
         for scope in self.chain():
-            value = scope._find(name, table, node)
+            value = scope._find(name, table, node, full)
             if value is not None:
                 return scope._used(value, node, scope is not self)
         if name == ROWNUM and table is None:
             return self._row_number(node)
-        raise self._unknown(name, table, node)
+        raise self._unknown(name, table, node, full)
 
     def has(self, name: str) -> bool:
         """Whether a table of this FROM has a column of this name."""
         return any(one.name == name for one in self.visible)
 
-    def _find(self, name: str, table: str | None, node: exp.Expr) -> Expression | None:
+    def _find(self, name: str, table: str | None, node: exp.Expr, full: str) -> Expression | None:
         if table is None:
             columns = [one for one in self.visible if one.name == name]
             columns = columns or [one for item in self.items for one in item.hidden if one.name == name]
         else:
-            item = next((item for item in self.items if item.name == table), None)
+            item = self._own_item(table, node, full)
             if item is None:
                 return None
             columns = item.find(name)
             if not columns:
-                raise self._unknown(name, table, node)
+                raise self._unknown(name, table, node, full)
         if len(columns) > 1:
             owners = [f"{item.name}.{name}" for item in self.items if item.find(name)]
             hint = f"Write one of {', '.join(owners)}" if len(owners) > 1 else "Give one an alias"
@@ -292,9 +301,9 @@ class Scope:
             scope.number = Column(ROWNUM, BIGINT, nullable=False)
         return scope._used(Reference(BIGINT, scope.number), node, scope is not self)
 
-    def _unknown(self, name: str, table: str | None, node: exp.Expr) -> ProgrammingError:
+    def _unknown(self, name: str, table: str | None, node: exp.Expr, full: str = "") -> ProgrammingError:
         if table is not None:
-            columns = [one.name for one in self.item(table, node).columns]
+            columns = [one.name for one in self.item(table, node, full).columns]
             return NoSuchColumn(f"{where(node)}there is no column {name} of {table}{nearest(name, columns)}")
         columns = [one.name for scope in self.chain() for one in scope.visible]
         return NoSuchColumn(f"{where(node)}there is no column {name}{nearest(name, columns)}")
@@ -304,6 +313,11 @@ def new_table(definition: TableDefinition, alias: str = "") -> tree.Table:
     """A table of a statement, with columns of its own."""
     stored = tuple(Column(one.name, within(one.type), one.nullable) for one in definition.columns)
     return tree.Table(definition, stored, Column(ROWID, ROW_ID_TYPE, nullable=False), alias or definition.name)
+
+
+def _are_of_two_schemas(a: Item, b: Item) -> bool:
+    """Whether two tables of one name can be told apart by their schemas."""
+    return bool(a.full_name and b.full_name) and a.full_name != b.full_name
 
 
 def item_of(

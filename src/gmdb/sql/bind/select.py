@@ -22,7 +22,7 @@ from gmdb.sql.bind.expressions import bind, condition
 from gmdb.sql.bind.from_clause import from_clause
 from gmdb.sql.bind.scope import ROWNUM, Grouping, Scope, WindowCalls, output_name
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import Syntax, folded, reading
+from gmdb.sql.syntax import Syntax, Written, folded, reading
 from gmdb.sql.tree import Case, Coalesce, Column, Constant, Expression, Parameter, Reference, Relation, SortKey
 from gmdb.sql.types import BIGINT, is_number
 
@@ -470,7 +470,7 @@ def select_list(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope) -> list
     choices: list[Choice] = []
     for node in nodes:
         if _is_star(node):
-            choices += _star(node, scope)
+            choices += _star(binder, node, scope)
             continue
         if not isinstance(node, exp.Alias):
             choices.append((output_name(node), bind(binder, node, scope), node))
@@ -485,18 +485,20 @@ def _is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _star(node: exp.Expr, scope: Scope) -> list[Choice]:
+def _star(binder: Binder, node: exp.Expr, scope: Scope) -> list[Choice]:
     """* or table.*, in the order of the tables."""
-    table = None
+    table, full = None, ""
     star = node
     if isinstance(node, exp.Column):
         with reading(node) as part:
-            star, table = part.need("this", "*"), part.take("table")
+            star, table, schema = part.need("this", "*"), part.take("table"), part.take("db")
+        if schema is not None:
+            full = binder.catalog.column_of(Written(folded(table), folded(schema)), node)
     with reading(star):
         pass  # it takes no EXCEPT, REPLACE or RENAME
     if table is None and not scope.visible:
         raise StatementError("* needs a table in FROM", *place(node))
-    columns = scope.visible if table is None else scope.item(folded(table), node).columns
+    columns = scope.visible if table is None else scope.item(folded(table), node, full).columns
     grouping = scope.grouping
     for one in columns if grouping is not None else ():
         assert grouping is not None

@@ -16,11 +16,12 @@ from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.bind.aggregates import has_aggregate
 from gmdb.sql.bind.expressions import condition
+from gmdb.sql.bind.names import SYSTEM_SCHEMAS
 from gmdb.sql.bind.scope import ROWNUM, Item, Named, Scope, item_of, new_table
 from gmdb.sql.bind.select import names_rownum
 from gmdb.sql.bind.views import query_of
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import PUBLIC, folded, reading, schema_name, table_name
+from gmdb.sql.syntax import Written, folded, reading, table_name
 from gmdb.sql.tree import Expression, Reference, Relation
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
@@ -57,17 +58,20 @@ class Target:
         return position
 
 
-def change_target(binder: Binder, node: exp.Expr, name: str, called: str) -> Target:
+def change_target(binder: Binder, node: exp.Expr, name: Written, called: str) -> Target:
     """The table or view of a name, for its rows to be changed; ``called``: its alias, if it has one."""
     found = binder.named(node, name)
     if isinstance(found, ViewDefinition):
+        if not found.number:
+            raise UnsupportedExpression(f"what is in {found.schema} cannot be changed: {name}", *place(node))
         return view_target(binder, found, node, called)
-    table = new_table(found, called or name)
+    table = new_table(found, called or name.name)
     binder.declare(table.stored)
     item = item_of(table.alias, table.stored, table.row_id, table)
-    item.columns = binder.known(name, item.columns)
+    item.columns = binder.known(found.name, item.columns)
+    item.full_name = "" if called else found.name
     positions = {column.name: n for n, column in enumerate(found.columns)}
-    return Target(name, table, table, item, {one.name: positions[one.name] for one in item.columns})
+    return Target(found.name, table, table, item, {one.name: positions[one.name] for one in item.columns})
 
 
 def view_target(binder: Binder, view: ViewDefinition, node: exp.Expr, called: str = "") -> Target:
@@ -93,7 +97,8 @@ def view_target(binder: Binder, view: ViewDefinition, node: exp.Expr, called: st
     checks = {"cascaded": tests, "local": own}.get(view.check_option, ())
     _require_checkable(view, below.table, checks)
     relation = below.relation if test is None else tree.Filter(below.relation, test)
-    item = Item(called or view.name, [Named(name, value) for name, value in zip(names, outputs, strict=True)])
+    shown = [Named(name, value) for name, value in zip(names, outputs, strict=True)]
+    item = Item(called or view.own_name, shown, full_name="" if called else view.name)
     checks = tuple(dict.fromkeys((*checks, *below.checks)))
     return Target(view.name, below.table, relation, item, positions, tests, checks)
 
@@ -121,8 +126,6 @@ def _parts(binder: Binder, view: ViewDefinition) -> tuple[Target, list[Expressio
         syntax.ignore("from_", "expressions", "where", "order")
         part.ignore("only")
         part.ignore("this", "db")
-        if schema_name(table) not in ("", PUBLIC):
-            raise _NotUpdatable("it is over what the system has")
         name, alias, called = table_name(table), part.take("alias"), ""
         if part.list("joins"):
             raise _NotUpdatable("it is not over one table")
@@ -130,10 +133,10 @@ def _parts(binder: Binder, view: ViewDefinition) -> tuple[Target, list[Expressio
             if alias.args.get("columns"):
                 raise _NotUpdatable("it gives a table's columns other names in FROM")
             called = folded(alias.this)
-    if binder.catalog.is_view(name):
+    if binder.catalog.is_view(name.name) or name.schema in SYSTEM_SCHEMAS:
         raise _NotUpdatable(f"it is over {name}, which the system has")
     below = change_target(binder, table, name, called)
-    below.item.columns = binder.known(name, below.item.columns)
+    below.item.columns = binder.known(below.name, below.item.columns)
     scope = Scope()
     scope.add(below.item)
     outputs = [value for _, value in binder.select_list(nodes, scope)]

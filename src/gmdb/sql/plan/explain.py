@@ -115,7 +115,7 @@ def describe(node: Relation) -> str:
 
 def _named(table: tree.Table) -> str:
     name = table.definition.name
-    return f"{name} {table.alias}" if table.alias and table.alias != name else name
+    return f"{name} {table.alias}" if table.alias not in ("", table.definition.own_name) else name
 
 
 def _access(node: Access) -> str:

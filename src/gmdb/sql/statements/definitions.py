@@ -21,7 +21,7 @@ from gmdb.format.address import MAIN_SPACE
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.process.late_dataclasses import replace
-from gmdb.sql.bind.binder import Catalog
+from gmdb.sql.bind.names import Names
 from gmdb.sql.dialect import AlterExpression, GmdbSql, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
@@ -32,17 +32,18 @@ from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.statements.rewriting import NewForm, column_position, require_rows
 from gmdb.sql.statements.stored_texts import renamed
 from gmdb.sql.statements.table_parts import (
+    Owner,
     default_changes,
     read_column,
     read_columns,
     read_constraint,
     require_check,
-    require_sequence,
     unqualified,
     whole_type,
     with_sequence,
 )
-from gmdb.sql.syntax import Syntax, column_name, folded, is_system_name, name_alone, reading
+from gmdb.sql.syntax import Syntax, Written, column_name, folded, name_alone, reading, table_name_alone
+from gmdb.tables.catalog.names import full_name, is_temporary
 from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, Constraint, TableDefinition
 
 if TYPE_CHECKING:
@@ -51,11 +52,7 @@ if TYPE_CHECKING:
 
 def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
     """The table of a name that stands alone."""
-    name = name_alone(node)
-    try:
-        return connection.table(name)
-    except NoSuchTable:
-        raise Catalog(connection).no_such_table(name, node) from None
+    return Names(connection).table(table_name_alone(node), node)
 
 
 def validate(connection: Connection, table: str, name: str) -> None:
@@ -67,6 +64,32 @@ def validate(connection: Connection, table: str, name: str) -> None:
             require_rows(connection, table, constraint)
 
 
+def move(connection: Connection, kind: str, written: Written, schema: str) -> None:
+    """SET SCHEMA of a table, a view or a sequence."""
+    names, nowhere = Names(connection), exp.Identifier()
+    if kind == "sequence":
+        name = names.sequence(written)
+        sequence = connection._relation(name)
+        owner = sequence.counts.owner if isinstance(sequence, TableDefinition) else ""
+        if owner:
+            raise SchemaError(f"sequence {name} goes with table {owner}: move that")
+    else:
+        view = names.view(written)
+        name = names.table(written, nowhere).name if view is None else view.name
+    new = names.for_new(Written(connection._parts_of(name)[1], schema), nowhere)
+    if new == name:
+        return
+    if kind == "sequence":
+        connection.rename_sequence(name, new)
+    elif isinstance(connection._relation(name), TableDefinition):
+        connection.rename_table(name, new)
+    else:
+        connection.rename_view(name, new)
+
+
+# ---- Definitions.
+
+
 class Definition(Statement):
     """A change of a definition; nothing of it is cached, for it changes what it depends on."""
 
@@ -74,6 +97,7 @@ class Definition(Statement):
         super().__init__(connection, parsed, types)
         node: Any = parsed.statement
         self._node = node
+        self._names = Names(connection)
         self.typed_parameters = frozenset(types)  # which the query of CREATE TABLE AS may depend on
         is_view = str(node.args.get("kind")).upper() == "VIEW"
         if (parsed.names or parsed.count) and (is_view or node.args.get("expression") is None):
@@ -99,7 +123,7 @@ class Definition(Statement):
         return existing(self.connection, node).name
 
     def _is_view(self, node: exp.Expr) -> bool:
-        return name_alone(node) in self.connection.views()
+        return self._names.view(table_name_alone(node)) is not None
 
     # ---- create
 
@@ -123,10 +147,12 @@ class Definition(Statement):
         if isinstance(target, exp.Schema):
             with reading(target) as schema:
                 parts, target = schema.list("expressions"), schema.need("this", "a table")
-        name = name_alone(target)
-        _require_own_name(name)
+        written = table_name_alone(target)
 
         def create() -> Result:
+            name = self._names.for_new(written, target, "temporary" in self.parsed.options)
+            if "on_commit" in self.parsed.options and not is_temporary(self.connection._parts_of(name)[0]):
+                raise SchemaError(f"table {name} is not temporary: ON COMMIT is for temporary tables only")
             if exists and name in self.connection.tables():
                 return Result()
             with self.connection.all_or_nothing():
@@ -134,7 +160,7 @@ class Definition(Statement):
                     result = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
                 else:
                     result = Result()
-                    self._create_columns(name, *read_columns(name, parts, self.connection), options)
+                    self._create_columns(name, *read_columns(Owner(self.connection, name), parts), options)
                 for on in options["change_feed"]:
                     self.connection.set_change_feed(name, on)
             return result
@@ -189,8 +215,14 @@ class Definition(Statement):
         options: dict[str, Any],
     ) -> None:
         """``brought``: sequences that came with columns, and go with them."""
-        space, pct_free = options["tablespace"], options["pctfree"]
-        self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
+        self.connection.create_table(
+            name,
+            list(columns),
+            constraints=constraints,
+            tablespace=options["tablespace"],
+            pct_free=options["pctfree"],
+            on_commit=self.parsed.options.get("on_commit", ""),
+        )
         for column in columns:
             if column.sequence in brought:
                 self.connection.alter_sequence(column.sequence, owner=(name, column.name))
@@ -203,11 +235,11 @@ class Definition(Statement):
             with reading(target) as schema:
                 names = [column_name(part) for part in schema.list("expressions")]
                 target = schema.need("this", "a view")
-        name = name_alone(target)
-        _require_own_name(name)
+        written = table_name_alone(target)
 
         def create() -> Result:
-            view = views.made(self, name, names)
+            is_own = "temporary" in self.parsed.options or views.is_of_session(self)
+            view = views.made(self, self._names.for_new(written, target, is_own), names)
             with self.connection.all_or_nothing():
                 self.connection._create_view(view, replaces)
             return Result()
@@ -220,17 +252,14 @@ class Definition(Statement):
         new = request.of(self.connection.table(table))
 
         def create() -> Result:
-            if request.if_not_exists and new.name in self._index_names():
+            schema = self.connection._parts_of(table)[0]
+            if request.if_not_exists and self.connection._has_index(full_name(schema, new.name)):
                 return Result()
             with self._while_others_go_on() if request.concurrently else nullcontext():
                 self.connection._create_index(table, new)
             return Result()
 
         return create
-
-    def _index_names(self) -> set[str]:
-        tables = map(self.connection.table, self.connection.tables())
-        return {index.name for table in tables for index in table.indexes}
 
     @contextmanager
     def _while_others_go_on(self) -> Iterator[None]:
@@ -257,7 +286,7 @@ class Definition(Statement):
                 if kind == "TABLE":
                     tables.append(self._existing(node))
                 else:
-                    self.connection.drop_index(name_alone(node))
+                    self.connection.drop_index(self._names.index(table_name_alone(node)))
             except (NoSuchTable, NoSuchIndex):
                 if not exists or (kind == "TABLE" and self._is_view(node)):
                     raise
@@ -283,7 +312,7 @@ class Definition(Statement):
         if self._not_valid and not (len(actions) == 1 and isinstance(actions[0], exp.AddConstraint)):
             raise UnsupportedExpression("NOT VALID belongs to one ADD CONSTRAINT alone", *place(self._node))
         if kind == "INDEX":
-            self._alter_index(name_alone(target), actions, syntax)
+            self._alter_index(table_name_alone(target), actions, syntax)
             return
         try:
             table = self._existing(target)
@@ -304,11 +333,11 @@ class Definition(Statement):
             raise UnsupportedExpression("RENAME stands alone in its ALTER TABLE", *place(renaming[0]))
         self._act(table, actions)
 
-    def _alter_index(self, name: str, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
+    def _alter_index(self, name: Written, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
         if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename):
             raise UnsupportedExpression(f"alter index {name} {actions[-1].sql()}", *place(actions[-1]))
         with suppress(NoSuchIndex) if syntax.flag("exists") else nullcontext():
-            self.connection.rename_index(name, name_alone(_inner(actions[0])))
+            self.connection.rename_index(self._names.index(name), name_alone(_inner(actions[0])))
 
     def _act(self, table: str, actions: Sequence[exp.Expr]) -> None:
         """Do all that an ALTER TABLE asks for, in PostgreSQL's order: what goes, other types, what is new."""
@@ -335,11 +364,12 @@ class Definition(Statement):
             self._add(table, constraint)
 
     def _add_column(self, table: str, syntax: Syntax) -> None:
-        parts, exists = read_column(table, syntax), syntax.flag("exists")
+        owner = Owner(self.connection, table)
+        parts, exists = read_column(owner, syntax), syntax.flag("exists")
         column = parts.column
         if exists and any(one.name == column.name for one in self.connection.table(table).columns):
             return
-        column = with_sequence(self.connection, table, parts, set())
+        column = with_sequence(owner, parts, set())
         default = None if column.sequence else parts.default
         if self._form.add(column, default, parts.generated, exists):
             self._of_new_columns += parts.constraints
@@ -371,8 +401,8 @@ class Definition(Statement):
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))
-        _require_own_name(name)
-        self.connection.rename_table(table, name)
+        schema = self.connection._parts_of(table)[0]
+        self.connection.rename_table(table, self._names.for_new(Written(name, schema), syntax.node))
 
     def _set(self, table: str, syntax: Syntax) -> None:
         for one in syntax.list("expressions"):
@@ -391,8 +421,7 @@ class Definition(Statement):
         syntax.take("allow_null")
         nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
         if default is not None:
-            changes = default_changes(default, self.connection.table(table).column(name))
-            require_sequence(self.connection, changes["sequence"])
+            changes = default_changes(default, self.connection.table(table).column(name), self._names)
             self.connection.alter_column(table, name, **changes)
         elif nullable is not None:
             self.connection.alter_column(table, name, nullable=bool(nullable))
@@ -420,7 +449,7 @@ class Definition(Statement):
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
-            constraint = read_constraint(table, part)
+            constraint = read_constraint(Owner(self.connection, table), part)
             if self._not_valid and constraint.kind not in (CHECK, FOREIGN_KEY):
                 raise UnsupportedExpression("only a check or a foreign key can be NOT VALID", *place(part))
             self._add(table, replace(constraint, valid=not self._not_valid))
@@ -515,8 +544,3 @@ def _new_name(options: Sequence[exp.Expr]) -> str:
     if len(options) != 1 or not isinstance(options[0], exp.ToTableProperty):
         raise UnsupportedExpression(f"{options[-1].sql()} behind RENAME", *place(options[-1]))
     return name_alone(_inner(options[0]))
-
-
-def _require_own_name(name: str) -> None:
-    if is_system_name(name):
-        raise SchemaError(f"{name}: names that begin with sys_ are those of system tables")

@@ -32,7 +32,7 @@ class IndexRequest:
         """The index of a table, as it is defined now."""
         if self.where is None:
             return self.new
-        condition, program = program_of(self.where, table.name, table.columns)
+        condition, program = program_of(self.where, table.own_name, table.columns)
         return replace(self.new, condition=condition, program=program)
 
 

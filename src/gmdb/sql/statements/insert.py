@@ -242,8 +242,7 @@ class Insert(Changing):
         self._number = _numbering(self.definition)
         self._quick_target = 0  # the description of the table that ``quick`` goes by
         self.needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
-        self.tables.update(self._binder.tables)
-        self.views.update(self._binder.views)
+        self.depend_on(self._binder)
         self.typed_parameters = frozenset(self._binder.used_parameters)
 
     def _bound_conflict(self, node: exp.Expr) -> Conflict:
@@ -268,8 +267,9 @@ class Insert(Changing):
             syntax.ignore("this", "db", "only")  # no table inherits from another
             alias = syntax.take("alias")
         name = table_name(target)
-        self._alias = name if alias is None else _alias(alias)
-        self._target = change_target(self._binder, target, name, self._alias)
+        called = "" if alias is None else _alias(alias)
+        self._alias = called or name.name
+        self._target = change_target(self._binder, target, name, called)
         table = self._target.table
         self.definition = assignment.require_changeable(table.definition)
         self._columns, self._row_id = table.stored, table.row_id

@@ -114,8 +114,7 @@ class Merge(Changing):
         self._plan_pairs(on, nodes[0])
         rules = (clause.checks for clause in self._clauses)
         self.needs_time = binder.uses_time or self._defaults.use_time or any(one and one.use_time for one in rules)
-        self.tables.update(binder.tables)
-        self.views.update(binder.views)
+        self.depend_on(binder)
         self.typed_parameters = frozenset(binder.used_parameters)
 
     # ---- binding

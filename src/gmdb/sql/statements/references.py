@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -10,7 +11,7 @@ from gmdb.errors import InvalidSyntax, UnsupportedExpression
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import Syntax, column_names, name_alone, reading
+from gmdb.sql.syntax import Syntax, Written, column_names, reading, table_name_alone
 from gmdb.tables.catalog.schema import FOREIGN_KEY, Constraint
 
 _ACTION = late_pattern(r"on (delete|update) (no action|restrict|cascade|set null|set default)(?: \((.*)\))?", re.I)
@@ -24,7 +25,10 @@ _WHEN = {
 }
 
 
-def read_foreign_key(syntax: Syntax, own: tuple[str, ...], name: str) -> Constraint:
+Meaning = Callable[[Written, exp.Expr], str]  # the full name of the table that a name means
+
+
+def read_foreign_key(syntax: Syntax, own: tuple[str, ...], name: str, meaning: Meaning) -> Constraint:
     """A foreign key of a table, or of the column with which it was written."""
     node, columns = syntax.node, own
     if isinstance(node, exp.ForeignKey):
@@ -32,18 +36,19 @@ def read_foreign_key(syntax: Syntax, own: tuple[str, ...], name: str) -> Constra
         if own:
             raise InvalidSyntax("syntax error: behind a column stands REFERENCES alone", *place(node))
         with reading(syntax.need("reference", "REFERENCES")) as reference:
-            return _read(reference, columns, name)
-    return _read(syntax, columns, name)
+            return _read(reference, columns, name, meaning)
+    return _read(syntax, columns, name, meaning)
 
 
-def _read(syntax: Syntax, columns: tuple[str, ...], name: str) -> Constraint:
+def _read(syntax: Syntax, columns: tuple[str, ...], name: str, meaning: Meaning) -> Constraint:
     key: tuple[str, ...] = ()
     target = syntax.need("this", "a table")
     if isinstance(target, exp.Schema):
         with reading(target) as schema:
             key = tuple(column_names(schema.list("expressions")))
             target = schema.need("this", "a table")
-    constraint = Constraint(FOREIGN_KEY, columns, name=name, references=name_alone(target), key=key)
+    parent = meaning(table_name_alone(target), target)
+    constraint = Constraint(FOREIGN_KEY, columns, name=name, references=parent, key=key)
     given: set[str] = set()
     for option in syntax.list("options"):
         text = " ".join(str(option).split())

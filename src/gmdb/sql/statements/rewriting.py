@@ -27,6 +27,7 @@ from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
+from gmdb.sql.bind.names import as_sql
 from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope, nearest, new_table
 from gmdb.sql.dialect import parse_expression, place
@@ -267,7 +268,7 @@ class _NewRows(Query):
 
 def require_rows(connection: Connection, table: str, check: Constraint) -> None:
     """Refuse a check that rows of the table, which is held alone, break."""
-    quoted = exp.to_identifier(table, True).sql()
+    quoted = as_sql(connection.table(table))
     broken = connection._statements.run(f"select 1 from {quoted} where not ({check.text}) limit 1", ())
     if broken.as_reader().read_all().num_rows:
         raise CheckViolation(f"table {table} has rows that break CHECK ({check.text})")

@@ -10,9 +10,11 @@ from sqlglot import exp
 from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_patterns import late_pattern
+from gmdb.sql.bind.names import Names
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import PUBLIC, Syntax
+from gmdb.sql.syntax import Syntax, Written
 from gmdb.tables.catalog.counters import Counting, identity_plain
+from gmdb.tables.catalog.names import full_name
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -61,15 +63,13 @@ class _Words:
     def number(self) -> int:
         return int(self.need("a number", "number").replace(" ", ""))
 
-    def names(self, count: int) -> list[str]:
-        """So many names with dots between them, before which the schema may stand."""
+    def names(self, least: int, most: int) -> list[str]:
+        """Names with dots between them, so many at least and at most."""
         names = [self.name()]
         while self and self._tokens[self._at][0] == "dot":
             self._at += 1
             names.append(self.name())
-        if len(names) > count and names[0] == PUBLIC:
-            del names[0]
-        if len(names) != count:
+        if not least <= len(names) <= most:
             raise InvalidSyntax(f"syntax error: {'.'.join(names)} in the options of a sequence")
         return names
 
@@ -136,44 +136,52 @@ def _at_number(words: _Words) -> bool:
 
 
 def _owner(words: _Words) -> tuple[str, ...]:
+    """A column as it was written, with its table and perhaps a schema before it; none: it belongs to none."""
     if words.take("none"):
         return ()
-    return tuple(words.names(2))
+    return tuple(words.names(2, 3))
 
 
-def _require_owner(connection: Connection, options: dict[str, Any]) -> None:
-    if options.get("owner"):
-        table, column = options["owner"]
-        connection.table(table).column(column)
+def _with_owner(connection: Connection, options: dict[str, Any], node: exp.Expr) -> dict[str, Any]:
+    """Options with the full name of the table that the sequence goes with."""
+    if not options.get("owner"):
+        return options
+    *table, column = options["owner"]
+    definition = Names(connection).table(Written(*reversed(table)), node)
+    definition.column(column)
+    return {**options, "owner": (definition.name, column)}
 
 
-def run_sequence(connection: Connection, verb: str, exists: str, name: str, rest: str) -> None:
-    """A statement about a sequence, of which the options are ``rest``."""
-    words = _Words(rest)
-    if verb == "create":
-        options = _options(words, True)
-        _require_owner(connection, options)
-        try:
-            with connection.all_or_nothing():
-                connection.create_sequence(name, **options)
-        except TableExists:
-            if not exists:
-                raise
+def create_sequence(connection: Connection, exists: str, written: Written, rest: str, temporary: bool) -> None:
+    """CREATE SEQUENCE, of which the options are ``rest``."""
+    nowhere = exp.Identifier()
+    options = _with_owner(connection, _options(_Words(rest), True), nowhere)
+    try:
+        with connection.all_or_nothing():
+            name = Names(connection).for_new(written, nowhere, temporary)
+            connection.create_sequence(name, **options)
+    except TableExists:
+        if not exists:
+            raise
+
+
+def alter_sequence(connection: Connection, exists: str, written: Written, rest: str) -> None:
+    """ALTER SEQUENCE, of which what is to change is ``rest``."""
+    words, names = _Words(rest), Names(connection)
+    if exists and names.find_sequence(written) is None:
         return
-    if exists and name not in connection.sequences():
-        return
+    name = names.sequence(written)
     if words.take("rename"):
         if not words.take("to"):
             raise InvalidSyntax("syntax error: RENAME needs TO")
         new_name = words.name()
         if words:
             raise words.refuse()
-        connection.rename_sequence(name, new_name)
+        connection.rename_sequence(name, full_name(connection._parts_of(name)[0], new_name))
         return
     if not words:
         raise InvalidSyntax("syntax error: ALTER SEQUENCE needs an option")
-    options = _options(words, False)
-    _require_owner(connection, options)
+    options = _with_owner(connection, _options(words, False), exp.Identifier())
     connection.alter_sequence(name, **options)
 
 
@@ -199,8 +207,8 @@ def identity_numbers(syntax: Syntax, type_: ColumnType) -> tuple[Any, ...]:
     return identity_plain(counting)
 
 
-def sequence_of_default(node: exp.Expr) -> str:
-    """The sequence whose next number a default is; empty if it is something else."""
+def sequence_of_default(node: exp.Expr, names: Names) -> str:
+    """The full name of the sequence whose next number a default is; empty if it is something else."""
     while isinstance(node, exp.Paren):
         node = node.this
     if not isinstance(node, exp.Anonymous) or str(node.this).lower() != "nextval" or len(node.expressions) != 1:
@@ -208,29 +216,29 @@ def sequence_of_default(node: exp.Expr) -> str:
     (argument,) = node.expressions
     if isinstance(argument, exp.Cast) and argument.to.sql().lower() == "regclass":
         argument = argument.this
-    return named(argument.name) if isinstance(argument, exp.Literal) and argument.is_string else ""
+    return names.sequence(named(argument.name)) if isinstance(argument, exp.Literal) and argument.is_string else ""
 
 
-def named(text: str) -> str:
-    """The name that stands in a text, as PostgreSQL reads ``'s'`` and ``'"S"'``."""
+def named(text: str) -> Written:
+    """The name that stands in a text, as PostgreSQL reads ``'s'``, ``'"S"'`` and ``'schema.s'``."""
     try:
         words = _Words(text)
-        (name,) = words.names(1)
+        names = words.names(1, 2)
     except InvalidSyntax:
         raise NoSuchSequence(f"{text} is not the name of a sequence") from None
     if words:
         raise NoSuchSequence(f"{text} is not the name of a sequence")
-    return name
+    return Written(*reversed(names))
 
 
-def free_name(connection: Connection, table: str, column: str, also: set[str]) -> str:
-    """A name for the sequence of a SERIAL column."""
+def free_name(connection: Connection, schema: str, table: str, column: str, also: set[str]) -> str:
+    """A full name for the sequence of a SERIAL column; ``table``: within its schema."""
     taken = {*connection.tables(), *connection.sequences(), *also}
     stem = f"{table}_{column}".encode()[:55].decode(errors="ignore")
-    name, number = f"{stem}_seq", 0
+    name, number = full_name(schema, f"{stem}_seq"), 0
     while name in taken:
         number += 1
-        name = f"{stem}_seq{number}"
+        name = full_name(schema, f"{stem}_seq{number}")
     return name
 
 
@@ -239,10 +247,15 @@ def free_name(connection: Connection, table: str, column: str, also: set[str]) -
 
 def sequence_function(connection: Connection, name: str) -> Callable[..., Any]:
     """What a function of sequences does, for a connection."""
+    names = Names(connection)
+
+    def known(text: str) -> str:
+        return names.sequence(named(text))
+
     functions: dict[str, Callable[..., Any]] = {
-        "nextval": lambda text: connection.nextval(named(text)),
-        "currval": lambda text: connection.currval(named(text)),
+        "nextval": lambda text: connection.nextval(known(text)),
+        "currval": lambda text: connection.currval(known(text)),
         "lastval": connection.lastval,
-        "setval": lambda text, value, is_called=True: connection.setval(named(text), value, is_called),
+        "setval": lambda text, value, is_called=True: connection.setval(known(text), value, is_called),
     }
     return functions[name]

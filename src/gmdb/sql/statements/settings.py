@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_patterns import late_pattern
-from gmdb.sql.syntax import PUBLIC
+from gmdb.tables.catalog.names import PUBLIC
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _SECONDS = {"": 0.001, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}  # a number alone counts milliseconds
 _TIME = late_pattern(r"(\d+)\s*(ms|s|min|h)?")
 _WITHOUT_END = 1e9  # seconds, for a lock timeout of 0
+_PLAIN_NAME = late_pattern(r"[a-z_][a-z0-9_$]*")
+_SCHEMA = r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|[a-zA-Z_][\w$]*'
+_SCHEMAS = late_pattern(rf"(?:{_SCHEMA})(?:\s*,\s*(?:{_SCHEMA}))*")
+_ONE_SCHEMA = late_pattern(_SCHEMA)
 _ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 
 
@@ -93,6 +97,29 @@ def _lock_timeout(connection: Connection) -> str:
     return "0" if seconds == _WITHOUT_END else f"{round(seconds * 1000)}ms"
 
 
+def _search_path(connection: Connection) -> str:
+    return ", ".join(map(_identifier, connection.session.search_path)) or '""'
+
+
+def _identifier(name: str) -> str:
+    """A name as SQL writes it, in quotes where it needs them."""
+    return name if _PLAIN_NAME.fullmatch(name) else f'"{name.replace(chr(34), chr(34) * 2)}"'
+
+
+def _set_search_path(connection: Connection, value: str) -> None:
+    """Schemas, which need not be there; ``"$user"`` is none."""
+    if not _SCHEMAS.fullmatch(value):
+        raise InvalidSyntax(f"search_path is a list of schemas, separated by commas, not {value}")
+    names = map(_schema, _ONE_SCHEMA.findall(value))
+    connection._look_in([name for name in dict.fromkeys(names) if name not in ("", "$user")])
+
+
+def _schema(word: str) -> str:
+    """A schema's name as it stands in a list."""
+    quote = word[0]
+    return word[1:-1].replace(quote * 2, quote) if quote in "\"'" else word.lower()
+
+
 def _server_version(_connection: Connection) -> str:
     from importlib.metadata import version  # few ask for it, and it takes long to import
 
@@ -129,7 +156,7 @@ _SETTINGS = {
         "off",
     ),
     "lock_timeout": Setting(_lock_timeout, _set_lock_timeout, "5s"),
-    "search_path": Setting(lambda _: PUBLIC, _only("search_path", PUBLIC, f'"$user", {PUBLIC}'), PUBLIC),
+    "search_path": Setting(_search_path, _set_search_path, PUBLIC),
     "client_encoding": Setting(lambda _: "UTF8", _only("client_encoding", "utf8", "utf-8"), "utf8"),
     "server_encoding": Setting(lambda _: "UTF8"),
     "server_version": Setting(_server_version),

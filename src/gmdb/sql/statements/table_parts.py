@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, UnsupportedExpression
+from gmdb.errors import InvalidSyntax, SchemaError, UnsupportedExpression
 from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.names import Names
 from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
@@ -22,7 +23,7 @@ from gmdb.sql.statements.generated import bind_generated
 from gmdb.sql.statements.references import read_foreign_key
 from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
 from gmdb.sql.statements.stored_texts import written
-from gmdb.sql.syntax import Syntax, column_names, folded, reading
+from gmdb.sql.syntax import Syntax, Written, column_names, folded, reading
 from gmdb.sql.types import BIGINT, INT
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
 from gmdb.tables.catalog.sequences import default_of
@@ -44,7 +45,35 @@ class ColumnParts:
     generated: exp.Expr | None = None  # as it was written
 
 
-def read_column(table: str, syntax: Syntax) -> ColumnParts:
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The table whose columns and constraints are read: its full name, also if it is not there yet."""
+
+    connection: Connection
+    full_name: str
+
+    @property
+    def schema(self) -> str:
+        return self.connection._parts_of(self.full_name)[0]
+
+    @property
+    def name(self) -> str:
+        """Within its schema."""
+        return self.connection._parts_of(self.full_name)[1]
+
+    @property
+    def names(self) -> Names:
+        return Names(self.connection)
+
+    def referred(self, written: Written, node: exp.Expr) -> str:
+        """The full name of the table that a foreign key names, which may be this one."""
+        for name in self.names.full_names(written):
+            if name == self.full_name or self.connection._relation(name) is not None:
+                return name
+        raise self.names.no_such_table(written, node)
+
+
+def read_column(table: Owner, syntax: Syntax) -> ColumnParts:
     """A column's definition, of which ``exists`` is the caller's to take."""
     name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
     if kind is None:
@@ -67,7 +96,7 @@ def read_column(table: str, syntax: Syntax) -> ColumnParts:
     return parts
 
 
-def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bool | None:
+def _add(table: Owner, parts: ColumnParts, node: exp.Expr, name: str | None) -> bool | None:
     """Add what is written behind a column; whether it may be NULL then, if that says so."""
     column = parts.column
     if isinstance(node, exp.NotNullColumnConstraint):
@@ -79,12 +108,12 @@ def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bo
             parts.default = syntax.need("this", "a value")
         if parts.serial:
             raise InvalidSyntax("syntax error: a serial column has a default already", *place(node))
-        parts.column = replace(column, **default_changes(parts.default, column))
+        parts.column = replace(column, **default_changes(parts.default, column, table.names))
         return None
     if isinstance(node, exp.ComputedColumnConstraint):
         _require_once(parts.generated, "GENERATED", node)
         with reading(node) as syntax:
-            parts.generated = unqualified(table, syntax.need("this", "an expression"), "a generated column")
+            parts.generated = unqualified(table.name, syntax.need("this", "an expression"), "a generated column")
         parts.column = replace(column, generated=written(parts.generated))
         return None
     is_identity = isinstance(node, exp.GeneratedAsIdentityColumnConstraint)
@@ -106,9 +135,9 @@ def _require_once(before: Any, what: str, node: exp.Expr) -> None:
         raise InvalidSyntax(f"syntax error: a column has {what} twice", *place(node))
 
 
-def default_changes(node: exp.Expr, column: Column) -> dict[str, Any]:
+def default_changes(node: exp.Expr, column: Column, names: Names) -> dict[str, Any]:
     """What a default makes of a column: an expression, or the numbers of a sequence."""
-    sequence = sequence_of_default(node)
+    sequence = sequence_of_default(node, names)
     if sequence:
         return {"default": default_of(sequence), "sequence": sequence}
     bind_default(node, column)
@@ -122,7 +151,7 @@ def _identity(node: exp.Expr, column: Column) -> dict[str, Any]:
     return {"identity": "always" if always else "by default", "numbers": numbers}
 
 
-def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
+def read_constraint(table: Owner, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
     """A constraint of a table, or of the column with which it was written."""
     if isinstance(node, exp.Constraint):
         with reading(node) as syntax:
@@ -139,10 +168,10 @@ def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | No
             nulls = syntax.word("nulls", "DISTINCT", "NOT DISTINCT")
             return Constraint(UNIQUE, _key(syntax, own), name=name, nulls_distinct=nulls != "NOT DISTINCT")
         if isinstance(node, exp.CheckColumnConstraint):
-            condition = unqualified(table, syntax.need("this", "a condition"))
+            condition = unqualified(table.name, syntax.need("this", "a condition"))
             return Constraint(CHECK, text=written(condition), name=name)
         if isinstance(node, exp.Reference | exp.ForeignKey):
-            return read_foreign_key(syntax, own, name)
+            return read_foreign_key(syntax, own, name, table.referred)
         raise UnsupportedExpression(f"gmdb has no constraint {node.sql(dialect=GmdbSql)}", *place(node))
 
 
@@ -174,6 +203,8 @@ def unqualified(table: str, node: exp.Expr, what: str = "a check") -> exp.Expr:
         owner = column.args.get("table")
         if owner is not None and folded(owner) != table:
             raise UnsupportedExpression(f"{what} of table {table} can only ask for its own columns", *place(column))
+        if column.args.get("db") is not None:
+            raise UnsupportedExpression(f"no schema stands before a column of {what}", *place(column))
         column.set("table", None)
     return node
 
@@ -183,20 +214,14 @@ def require_check(constraint: Constraint, table: str, columns: Sequence[Column])
     bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
 
 
-def with_sequence(connection: Connection, table: str, parts: ColumnParts, names: set[str]) -> Column:
-    """A column with the sequence that it brings if it is SERIAL; one that it names must be there."""
-    require_sequence(connection, parts.column.sequence)
+def with_sequence(table: Owner, parts: ColumnParts, names: set[str]) -> Column:
+    """A column with the sequence that it brings if it is SERIAL."""
     if not parts.serial:
         return parts.column
-    name = free_name(connection, table, parts.column.name, names)
-    connection.create_sequence(name, type=parts.serial)
+    name = free_name(table.connection, table.schema, table.name, parts.column.name, names)
+    table.connection.create_sequence(name, type=parts.serial)
     names.add(name)
     return replace(parts.column, default=default_of(name), sequence=name)
-
-
-def require_sequence(connection: Connection, name: str) -> None:
-    if name and name not in connection.sequences():
-        raise NoSuchSequence(f"there is no sequence {name}")
 
 
 def whole_type(name: str, node: exp.Expr) -> ColumnType:
@@ -208,9 +233,7 @@ def whole_type(name: str, node: exp.Expr) -> ColumnType:
     return type_
 
 
-def read_columns(
-    table: str, nodes: Sequence[exp.Expr], connection: Connection
-) -> tuple[list[Column], list[Constraint], set[str]]:
+def read_columns(table: Owner, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[Constraint], set[str]]:
     """The columns and constraints of a new table, and the sequences that columns bring."""
     columns: list[Column] = []
     constraints: list[Constraint] = []
@@ -220,7 +243,7 @@ def read_columns(
         if isinstance(node, exp.ColumnDef):
             with reading(node) as syntax:
                 parts = read_column(table, syntax)
-            columns.append(with_sequence(connection, table, parts, names))
+            columns.append(with_sequence(table, parts, names))
             constraints += parts.constraints
             if parts.generated is not None:
                 generated.append((parts.column, parts.generated))
@@ -230,12 +253,12 @@ def read_columns(
             constraints.append(read_constraint(table, node))
     keys = [c for c in constraints if c.kind == PRIMARY_KEY]
     if len(keys) > 1:
-        raise SchemaError(f"table {table} has two primary keys")
+        raise SchemaError(f"table {table.full_name} has two primary keys")
     if keys:
         columns = [replace(c, nullable=c.nullable and c.name not in keys[0].columns) for c in columns]
     for column, node in generated:
-        bind_generated(node, column, table, columns, columns_of(columns))
+        bind_generated(node, column, table.name, columns, columns_of(columns))
     for constraint in constraints:
         if constraint.kind == CHECK:
-            require_check(constraint, table, columns)
+            require_check(constraint, table.full_name, columns)
     return columns, constraints, names

@@ -9,22 +9,32 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result
-from gmdb.errors import InvalidSyntax, NoSuchTable, NoSuchTablespace, UnsupportedExpression
-from gmdb.sql.parser import NAME, Command, Parsed
+from gmdb.errors import (
+    InvalidSyntax,
+    NoSuchSequence,
+    NoSuchTable,
+    NoSuchTablespace,
+    SchemaExists,
+    UnsupportedExpression,
+)
+from gmdb.process.late_patterns import late_pattern
+from gmdb.sql.bind.names import Names
+from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import settings
-from gmdb.sql.statements.definitions import validate
-from gmdb.sql.statements.sequences import run_sequence
-from gmdb.sql.syntax import folded, reading
+from gmdb.sql.statements.definitions import move, validate
+from gmdb.sql.statements.sequences import alter_sequence, create_sequence
+from gmdb.sql.syntax import QUALIFIED, folded, plain_name, reading, written_name
 from gmdb.sql.types import TEXT
+from gmdb.tables.catalog.names import PUBLIC
 from gmdb.transaction.snapshots import ISOLATION_LEVELS
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
 _NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)
-_NAMES = re.compile(NAME, re.I)
+_NAMES = late_pattern(QUALIFIED)
 _OPTIONS = {"page_size": "page_size", "pagesize": "page_size", "devices": "devices", "device_pages": "device_pages_max"}
 _MODE = re.compile(
     r"isolation level (serializable|repeatable read|read committed|read uncommitted)|read write|read only"
@@ -115,75 +125,113 @@ class OwnCommand(Statement):
         self.connection.set_all_transactions(**_modes(modes))
 
     def _set(self, name: str, value: str) -> None:
-        settings.assign(self.connection, _plain(name), value[1:-1] if value.startswith("'") else value.strip())
+        name, value = plain_name(name), value.strip()
+        if name != "search_path" and value.startswith("'"):
+            if "'" in value[1:-1] or not value.endswith("'"):
+                raise InvalidSyntax(f"syntax error: {name} has one value, not {value}")
+            value = value[1:-1]
+        settings.assign(self.connection, name, value)
 
     def _set_schema(self, value: str) -> None:
-        settings.assign(self.connection, "search_path", value[1:-1])
+        settings.assign(self.connection, "search_path", '"' + value[1:-1].replace('"', '""') + '"')
 
     def _show(self, text: str, name: str) -> Result:
-        name = _plain(name) if name else "transaction_isolation"
+        name = plain_name(name) if name else "transaction_isolation"
         del text
         return Result((name,), (TEXT,), 1, iter([(settings.show(self.connection, name),)]))
 
     def _reset(self, name: str) -> None:
-        settings.reset(self.connection, _plain(name))
+        settings.reset(self.connection, plain_name(name))
 
     def _savepoint(self, name: str) -> None:
-        self.connection.savepoint(_plain(name))
+        self.connection.savepoint(plain_name(name))
 
     def _release(self, name: str) -> None:
-        self.connection.release_savepoint(_plain(name))
+        self.connection.release_savepoint(plain_name(name))
 
     def _autocommit(self, value: str) -> None:
         self.connection.autocommit = value.lower() in ("on", "true", "1")
 
     def _constraints(self, listed: str, *more: str) -> None:
-        names = None if listed.lower() == "all" else [_plain(name) for name in _NAMES.findall(listed)]
+        names = None if listed.lower() == "all" else [str(written_name(name)) for name in _NAMES.findall(listed)]
         self.connection.set_constraints(names, deferred=more[-1].lower() == "deferred")
 
     def _validate(self, if_exists: str, table: str, name: str) -> None:
         with suppress(NoSuchTable) if if_exists else nullcontext():
-            validate(self.connection, self.connection.table(_plain(table)).name, _plain(name))
+            validate(self.connection, self._table(table), plain_name(name))
 
-    def _sequence(self, *groups: str) -> None:
-        verb, exists, name, rest = groups[:4] if groups[0] else groups[4:]
-        run_sequence(self.connection, verb.lower(), exists, _plain(name), rest)
+    def _table(self, name: str) -> str:
+        """The full name of a table."""
+        return Names(self.connection).table(written_name(name), exp.Identifier()).name
 
-    def _drop_sequence(self, if_exists: str, listed: str, *more: str) -> None:
-        names = [_plain(name) for name in _NAMES.findall(listed)]
-        known = self.connection.sequences()
+    # ---- sequences and schemas
+
+    def _create_sequence(self, temporary: str, exists: str, name: str, rest: str) -> None:
+        create_sequence(self.connection, exists, written_name(name), rest, bool(temporary))
+
+    def _alter_sequence(self, exists: str, name: str, rest: str) -> None:
+        alter_sequence(self.connection, exists, written_name(name), rest)
+
+    def _drop_sequence(self, if_exists: str, listed: str, how: str) -> None:
+        names = Names(self.connection)
+        written = [written_name(name) for name in _NAMES.findall(listed)]
+        wanted = [names.sequence(name) for name in written if not if_exists or names.find_sequence(name)]
+        if wanted:
+            self.connection.drop_sequence(*wanted, cascade=how.lower() == "cascade")
+
+    def _create_schema(self, if_not_exists: str, name: str) -> None:
+        with suppress(SchemaExists) if if_not_exists else nullcontext():
+            self.connection.create_schema(plain_name(name))
+
+    def _drop_schema(self, if_exists: str, listed: str, *more: str) -> None:
+        names = [plain_name(name) for name in _NAMES.findall(listed)]
+        known = [PUBLIC, *self.connection.schemas()]
         wanted = [name for name in names if name in known or not if_exists]
         if wanted:
-            self.connection.drop_sequence(*wanted, cascade=more[-1].lower() == "cascade")
+            self.connection.drop_schema(*wanted, cascade=more[-1].lower() == "cascade")
+
+    def _alter_schema(self, name: str, new_name: str) -> None:
+        self.connection.rename_schema(self.connection._schema(plain_name(name)).name, plain_name(new_name))
+
+    def _move(self, kind: str, if_exists: str, name: str, schema: str) -> None:
+        """SET SCHEMA of a table, a view or a sequence."""
+        with suppress(NoSuchTable, NoSuchSequence) if if_exists else nullcontext(), self.connection.defining():
+            move(self.connection, kind.lower(), written_name(name), plain_name(schema))
 
     def _tablespace(self, name: str, options: str) -> None:
         settings = [(_OPTIONS[word.lower()], int(number)) for word, number in _NUMBER.findall(options)]
         if len(dict(settings)) < len(settings):
             raise InvalidSyntax(f"tablespace {name}: an option is given twice")
-        self.connection.create_tablespace(_plain(name), **dict(settings))
+        self.connection.create_tablespace(plain_name(name), **dict(settings))
 
     def _drop_tablespace(self, if_exists: str, name: str) -> None:
         with suppress(NoSuchTablespace) if if_exists else nullcontext():
-            self.connection.drop_tablespace(_plain(name))
+            self.connection.drop_tablespace(plain_name(name))
 
     def _rename_constraint(self, if_exists: str, table: str, name: str, new_name: str) -> None:
         with suppress(NoSuchTable) if if_exists else nullcontext():
-            self.connection.rename_constraint(_plain(table), _plain(name), _plain(new_name))
+            self.connection.rename_constraint(self._table(table), plain_name(name), plain_name(new_name))
 
     def _comment(self, *words: str) -> None:
         *what, text = filter(None, words)
-        kind, *names = what[0].lower(), *map(_plain, what[1:])
-        if kind == "column":
-            names.reverse()  # the table comes first
+        kind, first, *second = what[0].lower(), *what[1:]
         comment = None if text.lower() == "null" else text[1:-1].replace("''", "'")
-        self.connection.comment(comment, **dict(zip((kind, "table"), names, strict=False)))
+        if kind == "column":
+            names = {"table": self._table(first), "column": plain_name(second[0])}
+        elif kind == "constraint":
+            names = {"table": self._table(second[0]), "constraint": plain_name(first)}
+        elif kind == "table":
+            names = {"table": self._table(first)}
+        elif kind == "index":
+            names = {"index": Names(self.connection).index(written_name(first))}
+        elif written_name(first).schema:
+            raise InvalidSyntax(f"syntax error: no schema stands before the name of a schema: {first}")
+        else:
+            names = {"schema": plain_name(first)}
+        self.connection.comment(comment, **names)
 
     def _describe(self, name: str) -> Result:
-        name = _plain(name)
-        known = self.connection.view(name) if name in self.connection.views() else self.connection.table(name)
+        names, written, nowhere = Names(self.connection), written_name(name), exp.Identifier()
+        known = names.view(written) or names.table(written, nowhere)
         rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in known.columns]
         return Result(("column", "type", "nullable"), (TEXT, TEXT, TEXT), len(rows), iter(rows))
-
-
-def _plain(name: str) -> str:
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()

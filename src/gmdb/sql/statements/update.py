@@ -69,8 +69,7 @@ class _Change(Changing):
             self._returning = Returning(self, binder, returning, self._source.scope)
         self.needs_time = self.needs_time or binder.uses_time
         self.typed_parameters = frozenset(binder.used_parameters)
-        self.tables.update(binder.tables)
-        self.views.update(binder.views)
+        self.depend_on(binder)
         self._plan_rows()
 
     @abstractmethod

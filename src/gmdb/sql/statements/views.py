@@ -13,11 +13,15 @@ from sqlglot import exp
 
 from gmdb.errors import DependentObjects, InvalidSyntax, NoSuchTable, SchemaError, UnsupportedExpression
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.names import Names
 from gmdb.sql.bind.targets import view_target
 from gmdb.sql.bind.views import query_of
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import Syntax, is_system_name, name_alone, reading
+from gmdb.sql.syntax import Syntax, Written, name_alone, reading, table_name_alone
+from gmdb.tables.catalog.names import PUBLIC, is_temporary
+from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
@@ -32,9 +36,10 @@ def made(statement: Statement, name: str, names: Sequence[str]) -> ViewDefinitio
         raise InvalidSyntax("syntax error: CREATE VIEW needs AS and a query")
     view = ViewDefinition(name, options["query"], (), check_option=options.get("check_option", ""))
     bound = binder.statement(query_of(view))
+    view = replace(view, query=_with_schemas(view.query, binder))
     if bound.locks:
         raise UnsupportedExpression("FOR UPDATE cannot stand in a view", *place(query_of(view)))
-    statement.tables, statement.views = dict(binder.tables), dict(binder.views)
+    statement.depend_on(binder)
     if len(names) > len(bound.names):
         raise SchemaError(f"view {name}: {len(names)} columns were named, but the query has {len(bound.names)}")
     called = [*names, *bound.names[len(names) :]]
@@ -45,15 +50,36 @@ def made(statement: Statement, name: str, names: Sequence[str]) -> ViewDefinitio
     return view
 
 
+def is_of_session(statement: Statement) -> bool:
+    """Whether the query of a CREATE statement names something temporary, as which the view goes with it."""
+    options, binder = statement.parsed.options, Binder(Catalog(statement.connection), {})
+    if "query" not in options:
+        return False
+    binder.statement(query_of(ViewDefinition("", options["query"], ())))
+    return any(is_temporary(found.schema) for _, _, found in binder.meanings)
+
+
+def _with_schemas(text: str, binder: Binder) -> str:
+    """A view's text whose names mean the same wherever it is read: those that are not in ``public`` have a schema."""
+    places = {}
+    for node, written, found in binder.meanings:
+        if not written.schema and found.schema != PUBLIC:
+            places[node.this.meta["start"]] = exp.to_identifier(found.schema, quoted=True).sql()
+    for at, schema in sorted(places.items(), reverse=True):
+        text = f"{text[:at]}{schema}.{text[at:]}"
+    return text
+
+
 def drop(connection: Connection, nodes: Sequence[exp.Expr], exists: bool, cascade: bool) -> None:
     """Drop views: of several, those first that use others."""
     pending = []
     for node in nodes:
-        name = name_alone(node)
-        if name in connection.views():
-            pending.append(name)
-        elif not exists or name in connection.tables():
-            raise _no_such_view(connection, name)
+        written = table_name_alone(node)
+        view = Names(connection).view(written)
+        if view is not None:
+            pending.append(view.name)
+        elif not exists or Names(connection).find(written) is not None:
+            raise _no_such_view(connection, written)
     while pending:
         left, error = list[str](), None
         for name in pending:
@@ -71,23 +97,23 @@ def drop(connection: Connection, nodes: Sequence[exp.Expr], exists: bool, cascad
 def alter(connection: Connection, syntax: Syntax) -> None:
     """ALTER VIEW, which can be renamed."""
     actions, target, exists = syntax.list("actions"), syntax.need("this", "a view"), syntax.flag("exists")
-    name = name_alone(target)
+    name = table_name_alone(target)
     if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename):
         shown = ", ".join(action.sql(dialect=GmdbSql) for action in actions)
         hint = "A view can be renamed, or replaced by CREATE OR REPLACE VIEW"
         raise UnsupportedExpression(f"alter view {name} {shown}", *place(syntax.node), hint)
     with reading(actions[0]) as part:
         new_name = name_alone(part.need("this", "a name"))
-    if name not in connection.views():
-        if exists and name not in connection.tables():
+    names = Names(connection)
+    view = names.view(name)
+    if view is None:
+        if exists and names.find(name) is None:
             return
         raise _no_such_view(connection, name)
-    if is_system_name(new_name):
-        raise SchemaError(f"{new_name}: names that begin with sys_ are those of system tables")
-    connection.rename_view(name, new_name)
+    connection.rename_view(view.name, names.for_new(Written(new_name, view.schema), syntax.node))
 
 
-def _no_such_view(connection: Connection, name: str) -> SchemaError:
-    if name in connection.tables():
+def _no_such_view(connection: Connection, name: Written) -> SchemaError:
+    if isinstance(Names(connection).find(name), TableDefinition):
         return SchemaError(f"{name} is a table, not a view")
     return NoSuchTable(f"there is no view {name}; the views are: {', '.join(connection.views()) or 'none yet'}")

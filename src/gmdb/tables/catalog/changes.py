@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
+from gmdb.errors import NotSupportedError, NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
 from gmdb.format.columns import Column, ColumnType, parse_column
 from gmdb.format.lob import TEXT_IN_ROW_MAX, LobSegment, Locator
@@ -24,9 +24,11 @@ from gmdb.process.late_dataclasses import replace
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
 from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
+from gmdb.tables.catalog.comments import CommentChanges
 from gmdb.tables.catalog.counters import counting_of
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.key_changes import KeyChanges
+from gmdb.tables.catalog.names import full_name, is_temporary
 from gmdb.tables.catalog.schema import (
     CHECK,
     FOREIGN_KEY,
@@ -40,6 +42,7 @@ from gmdb.tables.catalog.schema import (
     require_name,
     require_room,
 )
+from gmdb.tables.catalog.schemas import SchemaChanges
 from gmdb.tables.catalog.sequences import SequenceChanges
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.tables.catalog.view_definitions import ViewChanges, ViewDefinition
@@ -75,6 +78,14 @@ class DefinitionChanges:
     def sequences(self) -> SequenceChanges:
         return SequenceChanges(self._catalog, self._session, self)
 
+    @cached_property
+    def comments(self) -> CommentChanges:
+        return CommentChanges(self._catalog.system(self._session), self)
+
+    @cached_property
+    def schemas(self) -> SchemaChanges:
+        return SchemaChanges(self._catalog, self._session, self)
+
     # ---- tables
 
     def create_table(
@@ -85,6 +96,7 @@ class DefinitionChanges:
         tablespace: str,
         pct_free: int,
         sequence: tuple[Any, ...] = (),
+        on_commit: str = "",
     ) -> None:
         space = self._store.space(tablespace)
         if space.name in ("system", "undo"):
@@ -92,12 +104,15 @@ class DefinitionChanges:
         if not 0 <= pct_free <= 90:
             raise SchemaError(f"table {name}: pct_free {pct_free} is not between 0 and 90")
         require_room(name, columns, space.page_size)
-        self._take_new_name(name)
+        schema, name = self._take_new_name(name)
         obj_id = self._catalog.new_number()
         segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
         numbered = tuple(replace(self._with_counter(column), number=None) for column in columns)
         place = (obj_id, space.space_id, segment.entry_page)
-        table = self._with_lobs(TableDefinition(name, *place, numbered, sequence=sequence))
+        table = TableDefinition(name, *place, numbered, sequence=sequence, schema=schema, on_commit=on_commit)
+        if on_commit:
+            self.schemas.end_with_transactions(table)
+        table = self._with_lobs(table)
         if self._catalog.generated_of(table) is not None:
             self._catalog.generation_of(table)  # refuses what means nothing
         self._system.enter(table)
@@ -116,7 +131,7 @@ class DefinitionChanges:
 
     def _drop_table(self, table: TableDefinition) -> None:
         """Remove a table; its pages are free again when no reader needs them."""
-        self._take_names(table.name, table.indexes)
+        self._take_names(table, table.indexes, is_own=True)
         self._system.remove(table)
         self._tell_readers(table, ChangeOperation.DROP)
         self._drop_segments(table)
@@ -215,7 +230,7 @@ class DefinitionChanges:
             and (index.condition is None or index.name in programs)
         ]
         kept = {index.name for index in indexes}
-        self._take_names("", [index for index in old.indexes if index.name not in kept])
+        self._take_names(old, [index for index in old.indexes if index.name not in kept])
         new = replace(old.with_columns(columns), constraints=tuple(constraints), indexes=tuple(indexes))
         self._require_keys(new)
         self._views.require_unaffected(old, new)
@@ -252,24 +267,37 @@ class DefinitionChanges:
                     raise SchemaError(f"index {index.name}: column {column.name} cannot be a {column.type} in a key")
 
     def rename_table(self, name: str, new_name: str) -> None:
+        """Give a table another name, perhaps in another schema."""
         table = self._take(name)
         self._views.require_unused(table.name, f"table {table.name}")
+        schema, new_name = self._take_new_name(new_name)
         self._keys.rename_table(table.name, new_name)
         self.sequences.rename_owner(table.name, new_name)
         self.rename_definition(self._take(table.name), new_name)
+        if schema != table.schema:
+            self.sequences.move_owned(new_name, schema)
 
-    def rename_definition(self, table: TableDefinition, new_name: str) -> None:
-        """Give a table or a sequence that the session has alone another name."""
-        self._take_new_name(new_name)
+    def rename_definition(self, table: TableDefinition, new_name: str) -> str:
+        """Give a table or a sequence that the session has alone another name; returns its full name."""
+        schema, new_name = self._take_new_name(new_name)
         self._session.take_alone(Name("table", table.name.lower()))
-        table = replace(table, name=new_name)
+        if schema != table.schema:
+            if is_temporary(schema) or is_temporary(table.schema):
+                raise NotSupportedError(f"{table.name} cannot move into the schema of temporary tables, or out of it")
+            self._take_names(table, table.indexes)
+            for index in table.indexes:
+                self._indexes.take_new_name(schema, index.name)
+        table = replace(table, name=new_name, schema=schema)
         self._system.change_table(table)
         self._change(table)
+        return new_name
 
     # ---- views
 
     def create_view(self, view: ViewDefinition, replace: bool = False) -> None:
         """Add a view.  ``replace``: instead of the one of that name, if there is one."""
+        schema, name = self.schemas.place_for(view.name)
+        view = view.in_schema(schema, name)
         self._session.take_alone(Name("table", view.name.lower()))
         self._session.see_newest()
         if replace and view.name in self._catalog.views_of(self._session):
@@ -280,12 +308,15 @@ class DefinitionChanges:
 
     def drop_view(self, name: str, cascade: bool = False) -> None:
         """Remove a view.  ``cascade``: and views that use it."""
-        self._take_names(self._catalog.view(name, self._session).name, ())
+        self._take_names(self._catalog.view(name, self._session), (), is_own=True)
         self._views.drop(name, cascade)
 
     def rename_view(self, name: str, new_name: str) -> None:
-        self._take_new_name(new_name)
-        self._take_names(self._catalog.view(name, self._session).name, ())
+        schema, new_name = self._take_new_name(new_name)
+        view = self._catalog.view(name, self._session)
+        if schema != view.schema and (is_temporary(schema) or is_temporary(view.schema)):
+            raise NotSupportedError(f"{view.name} cannot move into the schema of temporary tables, or out of it")
+        self._take_names(view, (), is_own=True)
         self._views.rename(name, new_name)
 
     # ---- change feeds
@@ -296,6 +327,8 @@ class DefinitionChanges:
         if on == (table.feed is not None):
             return
         if on:
+            if is_temporary(table.schema):
+                raise SchemaError(f"table {table.name} is temporary: nobody else can read its changes")
             self._require_short_texts(table)
             feed_id = self._catalog.new_number()
             table = self._with_version(replace(table, feed=Feed(feed_id, 0)))
@@ -467,7 +500,7 @@ class DefinitionChanges:
         self._add_constraint(self._take(name), constraint)
 
     def _add_constraint(self, table: TableDefinition, constraint: Constraint) -> TableDefinition:
-        constraint = named(table, constraint, self._indexes.names())
+        constraint = named(table, constraint, self._indexes.names(table.schema))
         if constraint.kind == FOREIGN_KEY:
             return self._keys.add(table, constraint)
         if constraint.kind == PRIMARY_KEY:
@@ -518,24 +551,29 @@ class DefinitionChanges:
         self._indexes.create(self._take(table), new)
 
     def drop_index(self, name: str) -> None:
-        found, _ = self._catalog.index(name, self._session)
-        table = self._take(found.name)
-        _, index = self._catalog.index(name, self._session)
-        if any(one.name == name and one.kind in (PRIMARY_KEY, UNIQUE) for one in table.constraints):
+        table, index = self._take_index(name)
+        if any(one.name == index.name and one.kind in (PRIMARY_KEY, UNIQUE) for one in table.constraints):
             raise SchemaError(f"index {name} keeps a constraint of table {table.name}; drop the constraint instead")
         self._change(self._drop_index(table, index))
 
     def _drop_index(self, table: TableDefinition, index: IndexDefinition) -> TableDefinition:
-        self._take_names("", [index])
+        self._take_names(table, [index])
         self._system.remove_index(index)
         self._session.drop_segment(index.obj_id, self._segment(index.entry_page))
         return replace(table, indexes=tuple(other for other in table.indexes if other is not index))
 
     def rename_index(self, name: str, new_name: str) -> None:
-        """A constraint that the index keeps is renamed with it, for they have one name."""
+        """A constraint that the index keeps is renamed with it, for they have one name.
+
+        ``new_name``: within the schema, in which the index stays.
+        """
+        self._rename_index(*self._take_index(name), new_name)
+
+    def _take_index(self, name: str) -> tuple[TableDefinition, IndexDefinition]:
+        """Take the table of an index alone; returns both as they are then."""
         found, _ = self._catalog.index(name, self._session)
-        table = self._take(found.name)
-        self._rename_index(table, table.index(name), new_name)
+        self._take(found.name)
+        return self._catalog.index(name, self._session)
 
     def rename_constraint(self, name: str, constraint: str, new_name: str) -> None:
         table = self._take(name)
@@ -552,8 +590,8 @@ class DefinitionChanges:
     def _rename_index(self, table: TableDefinition, index: IndexDefinition, new_name: str) -> None:
         if index.building:
             raise SchemaError(f"index {index.name} is being built; rename it when it is there")
-        self._indexes.take_new_name(new_name)
-        self._take_names("", [index])
+        self._indexes.take_new_name(table.schema, new_name)
+        self._take_names(table, [index])
         new = replace(index, name=new_name)
         table = replace(table, indexes=tuple(new if one is index else one for one in table.indexes))
         self._system.change_index(new)
@@ -572,34 +610,6 @@ class DefinitionChanges:
         if any(other.name.lower() == name.lower() for other in table.constraints):
             raise SchemaError(f"table {table.name} has a constraint {name} already")
 
-    # ---- comments
-
-    def comment_on_table(self, name: str, comment: str | None) -> None:
-        table = replace(self._take(name), comment=comment)
-        self._system.change_table(table)
-        self._change(table)
-
-    def comment_on_column(self, name: str, column: str, comment: str | None) -> None:
-        table = self._take(name)
-        position = table.position(column)
-        self._replace_column(table, position, replace(table.columns[position], comment=comment))
-
-    def comment_on_index(self, name: str, comment: str | None) -> None:
-        found, _ = self._catalog.index(name, self._session)
-        table = self._take(found.name)
-        index = table.index(name)
-        commented = replace(index, comment=comment)
-        self._system.change_index(commented)
-        self._change(replace(table, indexes=tuple(commented if one is index else one for one in table.indexes)))
-
-    def comment_on_constraint(self, name: str, constraint: str, comment: str | None) -> None:
-        table = self._take(name)
-        old = table.constraint(constraint)
-        commented = replace(old, comment=comment)
-        table = replace(table, constraints=tuple(commented if one is old else one for one in table.constraints))
-        self._system.change_constraint(table, commented)
-        self._change(table)
-
     # ---- shared parts
 
     def _take(self, name: str, is_sequence: bool = False) -> TableDefinition:
@@ -617,8 +627,9 @@ class DefinitionChanges:
             table = replace(table, feed=before.feed)  # the caller may not know of a version that a step before made
         self._session.change_definitions({table.number: table})
 
-    def _take_new_name(self, name: str) -> None:
-        require_name("table", name)
+    def _take_new_name(self, name: str) -> tuple[str, str]:
+        """Lock a name that something is to have; returns its schema, and the full name."""
+        schema, name = self.schemas.place_for(name)
         self._session.take_alone(Name("table", name.lower()))
         self._session.see_newest()
         for taken in self._catalog.tables_of(self._session).values():
@@ -629,13 +640,17 @@ class DefinitionChanges:
         for view in self._catalog.views_of(self._session):
             if view.lower() == name.lower():
                 raise TableExists(f"there is a view {view} already")
+        return schema, name
 
-    def _take_names(self, table: str, indexes: Sequence[IndexDefinition]) -> None:
-        """Lock some names: no other session can give them to anything before the transaction has ended."""
-        if table:
-            self._session.take_alone(Name("table", table.lower()))
+    def _take_names(
+        self, table: TableDefinition | ViewDefinition, indexes: Sequence[IndexDefinition], is_own: bool = False
+    ) -> None:
+        """Lock names of indexes of a table: no other session can give them to anything before the transaction has
+        ended.  ``is_own``: and the table's own name."""
+        if is_own:
+            self._session.take_alone(Name("table", table.name.lower()))
         for index in indexes:
-            self._session.take_alone(Name("index", index.name.lower()))
+            self._session.take_alone(Name("index", full_name(table.schema, index.name).lower()))
 
     def _with_counter(self, column: Column) -> Column:
         if not column.identity:

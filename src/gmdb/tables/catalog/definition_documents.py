@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,10 +14,12 @@ from gmdb.format.options import options_of, with_option_values
 from gmdb.storage.documents import is_number
 from gmdb.storage.feeds import Feed
 from gmdb.tables.access.indexes import IndexDefinition, require_parts
+from gmdb.tables.catalog.names import PUBLIC, is_temporary
 from gmdb.tables.catalog.schema import (
     FOREIGN_KEY,
     SYS_TABLES_ENTRY,
     Constraint,
+    SchemaDefinition,
     TableDefinition,
     key_constraint,
     make_columns,
@@ -55,10 +57,10 @@ def require_place(store: PageStore, what: str, entry_page: int, space_id: int) -
         raise SchemaError(f"{what} begins at page {page_name(entry_page)}, which tablespace {space_id} does not have")
 
 
-def require_sense(store: PageStore, tables: Sequence[TableDefinition]) -> None:
-    names: set[str] = set()
+def require_sense(store: PageStore, tables: Sequence[TableDefinition], schemas: Sequence[SchemaDefinition]) -> None:
+    names, known = set[str](), _names_of(schemas)
     for table in tables:
-        require_name("table", table.name)
+        _require_own_name(table, known)
         if table.name in names:
             raise SchemaError(f"there are two tables {table.name}")
         names.add(table.name)
@@ -74,6 +76,24 @@ def require_sense(store: PageStore, tables: Sequence[TableDefinition]) -> None:
     for table in tables:
         for constraint in table.constraints:
             _check_constraint(table, constraint, by_name)
+
+
+def _names_of(schemas: Sequence[SchemaDefinition]) -> set[str]:
+    names = {PUBLIC}
+    for schema in schemas:
+        require_name("schema", schema.name)
+        if schema.name in names or "." in schema.name:
+            raise SchemaError(f"a schema cannot be called {schema.name}, or there are two")
+        if schema.comment is not None and not isinstance(schema.comment, str):
+            raise SchemaError(f"the comment on schema {schema.name} is not a text")
+        names.add(schema.name)
+    return names
+
+
+def _require_own_name(table: TableDefinition, schemas: Container[str]) -> None:
+    require_name("table", table.own_name)
+    if table.schema not in schemas and not is_temporary(table.schema):
+        raise SchemaError(f"table {table.name} is in schema {table.schema}, which there is not")
 
 
 def _check_options(table: TableDefinition) -> None:
@@ -133,7 +153,9 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
     """The definition that ``table_to_plain`` wrote; Corruption if it is something else."""
     with reading_catalog():
         table = _table_from_plain(plain)
-        require_name("table", table.name)
+        if not isinstance(table.schema, str):
+            raise SchemaError(f"table {table.name} is in a schema without a name")
+        require_name("table", table.own_name)
         make_columns(table.name, table.columns)
         _require_numbers(table)
         _check_options(table)

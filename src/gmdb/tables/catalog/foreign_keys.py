@@ -67,6 +67,10 @@ class ForeignKey:
     positions: Positions
     key: Positions
 
+    def is_called(self, name: str) -> bool:
+        """Whether this is its name, with or without the schema that it is in."""
+        return name in (self.constraint.name, f"{self.child.schema}.{self.constraint.name}")
+
     @cached_property
     def index(self) -> IndexDefinition:
         """The unique index of the key."""
@@ -244,13 +248,13 @@ class ForeignKeyChecks:
             self._all = late
             self._modes.clear()
         for name in names or ():
-            found = [key for keys in self._all_keys().values() for key in keys if key.constraint.name == name]
+            found = [key for keys in self._all_keys().values() for key in keys if key.is_called(name)]
             if not found:
                 raise NoSuchConstraint(f"there is no foreign key {name}")
             for key in found:
                 if not key.constraint.deferrable:
                     raise SchemaError(f"constraint {name} of table {key.child.name} is not deferrable")
-                self._modes[key.child.number, name] = late
+                self._modes[key.child.number, key.constraint.name] = late
         if not late:
             references = {name: keys for name, keys in self._late_references.items() if not self._is_late_name(name)}
             self._check(references, self._late_gone, is_commit=False)  # kept: a savepoint may take back what they need

@@ -15,6 +15,7 @@ from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_build import Filling
 from gmdb.tables.access.index_entries import INDEX_KINDS, Index
 from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
+from gmdb.tables.catalog.names import full_name
 from gmdb.tables.catalog.schema import TableDefinition, free_name, require_name
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.gc import Ended
@@ -146,10 +147,10 @@ class IndexMaking:
         self._catalog = catalog
         self._session = session
 
-    def names(self) -> set[str]:
-        """The names of all indexes, in small letters."""
+    def names(self, schema: str) -> set[str]:
+        """The names of all indexes of a schema, in small letters."""
         tables = self._catalog.tables_of(self._session).values()
-        return {index.name.lower() for table in tables for index in table.indexes}
+        return {index.name.lower() for table in tables if table.schema == schema for index in table.indexes}
 
     def take(self, name: str, is_sequence: bool = False) -> TableDefinition:
         """Take a table, or a sequence, alone; returns its definition, as it is then."""
@@ -212,24 +213,24 @@ class IndexMaking:
             raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
         if len(table.indexes) >= INDEXES_MAX:
             raise SchemaError(f"table {table.name} has {INDEXES_MAX} indexes already; it cannot have more")
-        self.take_new_name(name)
+        self.take_new_name(table.schema, name)
         return index
 
-    def take_new_name(self, name: str) -> None:
-        """Lock a name for an index, which no other has."""
+    def take_new_name(self, schema: str, name: str) -> None:
+        """Lock a name for an index, which no other of the schema has."""
         require_name("index", name)
-        self._session.take_alone(Name("index", name.lower()))
+        self._session.take_alone(Name("index", full_name(schema, name).lower()))
         self._session.see_newest()
-        if name.lower() in self.names():
-            raise SchemaError(f"there is an index {name} already")
+        if name.lower() in self.names(schema):
+            raise SchemaError(f"there is an index {full_name(schema, name)} already")
 
     def _take_free_name(self, table: TableDefinition, new: NewIndex) -> str:
         """``t_a_b_idx``, with a number behind it if that is something else's name; no other session can take it."""
         while True:
-            name = free_name((table.name, *new.columns, *new.included, "idx"), self.names())
-            self._session.take_alone(Name("index", name.lower()))
+            name = free_name((table.own_name, *new.columns, *new.included, "idx"), self.names(table.schema))
+            self._session.take_alone(Name("index", full_name(table.schema, name).lower()))
             self._session.see_newest()
-            if name.lower() not in self.names():
+            if name.lower() not in self.names(table.schema):
                 return name
 
     # ---- while others go on: the session's transaction is for the index alone
@@ -245,7 +246,7 @@ class IndexMaking:
 
     def finish(self, build: IndexBuild) -> None:
         """The index is filled, and its table held alone: publish it."""
-        table, _ = self._catalog.index(build.index.name)
+        table = next(one for one in self._catalog.tables.values() if build.index.obj_id in map(_number, one.indexes))
         self._catalog.system(self._session).enter_index(build.index)
         index = replace(build.index, building=False, since=self._session.hub.memory.scn)
         indexes = [index if other.obj_id == index.obj_id else other for other in table.indexes]
@@ -258,3 +259,7 @@ class IndexMaking:
             others = [i for i in table.indexes if not (i.building and i.obj_id == build.index.obj_id)]
             if len(others) < len(table.indexes):
                 self._catalog.replace(replace(table, indexes=tuple(others)))
+
+
+def _number(index: IndexDefinition) -> int:
+    return index.obj_id

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gmdb.errors import SchemaError
 from gmdb.process.late_dataclasses import replace
 from gmdb.tables.catalog.foreign_keys import ForeignKey, foreign_keys_of, referring_to
+from gmdb.tables.catalog.names import is_temporary
 from gmdb.tables.catalog.schema import FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition, key_constraint
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.session import Session
@@ -49,6 +50,8 @@ class KeyChanges:
         """Add a foreign key to a table that the session has alone; returns the table."""
         where = f"table {child.name}, foreign key {constraint.name}"
         parent = child if constraint.references == child.name else self._take(constraint.references)
+        if is_temporary(child.schema) != is_temporary(parent.schema):
+            raise SchemaError(f"{where}: only temporary tables refer to temporary tables, and to no others")
         key = constraint.key or parent.primary_key
         if not key:
             raise SchemaError(f"{where}: table {parent.name} has no primary key: say to which columns it refers")

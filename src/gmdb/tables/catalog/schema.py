@@ -15,16 +15,17 @@ from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, numbers_of, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
-from gmdb.format.options import OPTIONS_MAX, option, options_of
+from gmdb.format.options import OPTIONS_MAX, option, options_of, with_options
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.feeds import Feed
 from gmdb.tables.access.indexes import IndexDefinition, no_such_index
+from gmdb.tables.catalog.names import PUBLIC, full_name, own_name
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
-SYS_STATISTICS_ID, SYS_STREAMS_ID, SYS_VIEWS_ID, FIRST_USER_ID = 8, 10, 11, 16
+SYS_STATISTICS_ID, SYS_STREAMS_ID, SYS_VIEWS_ID, SYS_SCHEMAS_ID, FIRST_USER_ID = 8, 10, 11, 12, 16
 PRIMARY_KEY, UNIQUE, CHECK, FOREIGN_KEY = "primary key", "unique", "check", "foreign key"
 NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT = "no action", "restrict", "cascade", "set null", "set default"
 ACTIONS = (NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT)
@@ -62,7 +63,7 @@ class Constraint:
 class TableDefinition:
     """A table: its name and number, where its segment starts, and its columns in order."""
 
-    name: str
+    name: str  # with that of its schema before it, unless that is public (names.py)
     obj_id: int
     space_id: int
     entry_page: int
@@ -76,6 +77,8 @@ class TableDefinition:
     sequence: tuple[Any, ...] = option(())  # if it is a sequence, which has no rows: what ``counts`` says
     columns_ever: int = option(0)  # how many columns it has had, if some were dropped
     comment: str | None = option(None)
+    schema: str = option(PUBLIC)
+    on_commit: str = option("")  # of a temporary table: "delete" its rows, "drop" it
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -85,6 +88,15 @@ class TableDefinition:
         columns = ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
         indexes = "".join(f", index {index.name}" for index in self.indexes)
         return f"<TableDefinition {self.name}: {columns}{indexes}>"
+
+    @property
+    def own_name(self) -> str:
+        """Its name within its schema."""
+        return own_name(self.schema, self.name)
+
+    def called(self, name: str) -> TableDefinition:
+        """The table under another name in its schema."""
+        return replace(self, name=full_name(self.schema, name))
 
     @property
     def counts(self) -> NumberSequence:
@@ -172,6 +184,25 @@ class NumberSequence(NamedTuple):
 
 
 SEQUENCE_COLUMN = ("last_value", "BIGINT")  # that a sequence has as a table
+
+
+@dataclass(frozen=True)
+class SchemaDefinition:
+    """A schema: a name that stands before those of tables and views."""
+
+    name: str
+    number: int
+    comment: str | None = option(None)
+
+
+def table_of_row(row: Sequence[Any], columns: tuple[Column, ...]) -> TableDefinition:
+    """The table that a row of ``sys_tables`` lists."""
+    obj_id, name, space_id, entry_page, *more = row
+    place = TableDefinition(name, obj_id, space_id, entry_page, columns, lobs=lob_segment(*more[:2]))
+    table = with_options(replace(place, feed=feed_of(*more[2:4])), more[4])
+    if not isinstance(table.schema, str):
+        raise SchemaError(f"table {name} is in a schema without a name")
+    return table.called(name)
 
 
 def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
@@ -331,7 +362,7 @@ SYS_STREAMS_COLUMNS = make_columns(
     {
         "name": "VARCHAR(200) NOT NULL",
         "query_id": "VARCHAR(100)",  # of the query that writes the stream, if it has said so
-        "table_name": "VARCHAR(63)",  # where its last batch went
+        "table_name": "VARCHAR(127)",  # where its last batch went
         "batch_id": "BIGINT",  # of its last batch; NULL: none was taken in yet
         "row_count": "BIGINT NOT NULL",  # of all its batches
         "batch_time": "TIMESTAMP",  # when its last batch was taken in, in UTC
@@ -348,6 +379,11 @@ SYS_VIEWS_COLUMNS = make_columns(
     },
 )
 
+SYS_SCHEMAS_COLUMNS = make_columns(
+    "sys_schemas",
+    {"obj_id": "INT NOT NULL", "name": "VARCHAR(63) NOT NULL", "options": f"VARCHAR({OPTIONS_MAX})"},
+)
+
 SYSTEM_TABLES = {
     "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
     "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
@@ -357,6 +393,7 @@ SYSTEM_TABLES = {
     "sys_statistics": (SYS_STATISTICS_ID, SYS_STATISTICS_COLUMNS),
     "sys_streams": (SYS_STREAMS_ID, SYS_STREAMS_COLUMNS),
     "sys_views": (SYS_VIEWS_ID, SYS_VIEWS_COLUMNS),
+    "sys_schemas": (SYS_SCHEMAS_ID, SYS_SCHEMAS_COLUMNS),
 }
 
 
@@ -436,7 +473,7 @@ def key_constraint(parent: TableDefinition, columns: Iterable[str]) -> Constrain
 def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Iterable[str]) -> str:
     """``t_pkey``, ``t_a_b_key``, ``t_a_check``; with a number behind it if that is something else's name."""
     own = {constraint.name.lower() for constraint in table.constraints}
-    parts = (table.name, *(() if kind == PRIMARY_KEY else columns), _ENDINGS[kind])
+    parts = (table.own_name, *(() if kind == PRIMARY_KEY else columns), _ENDINGS[kind])
     return free_name(parts, {*own, *taken})
 
 

@@ -13,6 +13,7 @@ from gmdb.errors import SchemaError
 from gmdb.format.address import MAIN_SPACE
 from gmdb.process.late_dataclasses import replace
 from gmdb.tables.catalog.counters import Counting
+from gmdb.tables.catalog.names import full_name
 from gmdb.tables.catalog.schema import SEQUENCE_COLUMN, NumberSequence, TableDefinition, make_columns
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.session import Session
@@ -58,7 +59,7 @@ class SequenceChanges:
     def rename(self, name: str, new_name: str) -> None:
         definition = self._take(name)
         users = self._users(definition.name)
-        self._changes.rename_definition(definition, new_name)
+        new_name = self._changes.rename_definition(definition, new_name)
         for table, column in users:
             changes = {"default": default_of(new_name), "sequence": new_name}
             self._changes.alter_column(table.name, column, changes)
@@ -79,6 +80,11 @@ class SequenceChanges:
             if column in ("", owned.column):
                 definition = self._take(one.name)
                 self._keep(definition, owned._replace(owner=new_table, column=new_column or owned.column))
+
+    def move_owned(self, table: str, schema: str) -> None:
+        """A table has come into another schema: its sequences follow."""
+        for one in self._owned(table):
+            self.rename(one.name, full_name(schema, one.own_name))
 
     # ---- shared parts
 
@@ -102,6 +108,10 @@ class SequenceChanges:
 
 def default_of(sequence: str) -> str:
     """The default of a column that gets a sequence's numbers, as SQL writes it."""
-    quoted = sequence.replace("'", "''")
-    name = quoted if quoted == quoted.lower() and quoted.isidentifier() else f'"{quoted}"'
-    return f"nextval('{name}')"
+    return f"nextval('{_written(sequence)}')"
+
+
+def _written(sequence: str) -> str:
+    """A full name of a sequence, as it stands in a text that SQL reads."""
+    parts = [part.replace("'", "''") for part in sequence.split(".", 1)]
+    return ".".join(part if part == part.lower() and part.isidentifier() else f'"{part}"' for part in parts)

@@ -38,9 +38,9 @@ from gmdb.tables.catalog.schema import (
     SYS_TABLES_ID,
     SYSTEM_TABLES,
     Constraint,
+    SchemaDefinition,
     TableDefinition,
-    feed_of,
-    lob_segment,
+    table_of_row,
 )
 from gmdb.tables.catalog.view_definitions import VIEWS, ViewDefinition, view_rows, views_of_rows
 from gmdb.transaction.session import Session
@@ -72,10 +72,9 @@ class SystemTables:
         """All tables."""
         columns, indexes = self._columns(), self._indexes()
         tables = []
-        for _, (obj_id, name, space_id, entry_page, *more) in self.rows("sys_tables"):
-            of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
-            table = TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*more[:2]))
-            tables.append(with_options(replace(table, feed=feed_of(*more[2:4])), more[4]))
+        for _, row in self.rows("sys_tables"):
+            table = table_of_row(row, tuple(columns.get(row[0], ())))
+            tables.append(replace(table, indexes=tuple(indexes.get(row[0], ()))))
         constraints = self._constraints(columns)
         return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in tables]
 
@@ -108,6 +107,11 @@ class SystemTables:
     def views(self) -> list[ViewDefinition]:
         return views_of_rows(values for _, values in self.rows(VIEWS))
 
+    def schemas(self) -> list[SchemaDefinition]:
+        """Those that were created."""
+        rows = (values for _, values in self.rows("sys_schemas"))
+        return [with_options(SchemaDefinition(name, number), options) for number, name, options in rows]
+
     # ---- changing them
 
     def enter(self, table: TableDefinition) -> None:
@@ -132,6 +136,15 @@ class SystemTables:
     def enter_view(self, view: ViewDefinition) -> None:
         for row in view_rows(view):
             self.heap(VIEWS).insert(row)
+
+    def enter_schema(self, schema: SchemaDefinition) -> None:
+        self.heap("sys_schemas").insert(schema_row(schema))
+
+    def change_schema(self, schema: SchemaDefinition) -> None:
+        self._update("sys_schemas", lambda values: values[0] == schema.number, schema_row(schema))
+
+    def remove_schema(self, number: int) -> None:
+        self._delete("sys_schemas", lambda values: values[0] == number)
 
     def remove_view(self, number: int) -> None:
         self._delete(VIEWS, lambda values: values[0] == number)
@@ -229,7 +242,7 @@ def _make(store: PageStore, session: Session, name: str) -> TableDefinition:
 
 
 def table_row(table: TableDefinition) -> Values:
-    place = (table.obj_id, table.name, table.space_id, table.entry_page)
+    place = (table.obj_id, table.own_name, table.space_id, table.entry_page)
     return *place, *(table.lobs or (None, None)), *(table.feed or (None, None)), options_text(table)
 
 
@@ -243,6 +256,10 @@ def column_row(obj_id: int, position: int, column: Column) -> Values:
 def index_row(index: IndexDefinition) -> Values:
     place = (index.obj_id, index.table_id, index.name, index.entry_page)
     return *place, index.unique, ",".join(map(str, index.positions)), index.using, options_text(index)
+
+
+def schema_row(schema: SchemaDefinition) -> Values:
+    return schema.number, schema.name, options_text(schema)
 
 
 def constraint_row(table: TableDefinition, constraint: Constraint) -> Values:

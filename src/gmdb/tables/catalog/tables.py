@@ -13,9 +13,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from gmdb.errors import NoSuchIndex, NoSuchSequence, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.errors import (
+    NoSuchIndex,
+    NoSuchSchema,
+    NoSuchSequence,
+    NoSuchTable,
+    SchemaError,
+    SnapshotTooOld,
+    WriteConflict,
+)
 from gmdb.format.columns import Column
 from gmdb.process.hooks import Hook
 from gmdb.process.late_dataclasses import replace
@@ -26,13 +34,15 @@ from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.counters import Counters, Counting, counting_of
 from gmdb.tables.catalog.definition_documents import reading_catalog, require_sense
 from gmdb.tables.catalog.foreign_keys import ForeignKeyChecks, watch_of
-from gmdb.tables.catalog.schema import FIRST_USER_ID, TableDefinition
+from gmdb.tables.catalog.names import PUBLIC, TEMPORARY, full_name, is_temporary, parts_of
+from gmdb.tables.catalog.schema import FIRST_USER_ID, SchemaDefinition, TableDefinition
 from gmdb.tables.catalog.system import Statistics, Streams, SystemTables, open_system_tables
 from gmdb.tables.catalog.view_definitions import ViewDefinition, no_table_but_a_view, require_sound_views
 from gmdb.transaction.session import Session
 from gmdb.transaction.table_locks import Changes
 
-Definition = TableDefinition | ViewDefinition
+Definition = TableDefinition | ViewDefinition | SchemaDefinition
+Kind = TypeVar("Kind", TableDefinition, ViewDefinition, SchemaDefinition)
 
 
 class _Version(NamedTuple):
@@ -92,14 +102,15 @@ class Catalog:
             self._system_tables = open_system_tables(store, session)
             system = self.system(session)
             tables = system.definitions()
-            require_sense(store, tables)
+            schemas = system.schemas()
+            require_sense(store, tables, schemas)
             views = system.views()
-            require_sound_views(views, tables)
+            require_sound_views(views, tables, schemas)
             lock = threading.Lock()
             self.counters = Counters(system, session, lock)
             self.statistics = Statistics(system, session, lock)
             self.streams = Streams(system, session, lock)
-        self._use((*tables, *views), 0)
+        self._use((*tables, *views, *schemas), 0)
         if not store.read_only:
             self.statistics.forget_all_but(self._now.by_number)
             columns = (column for table in self.tables.values() for column in table.columns)
@@ -109,8 +120,10 @@ class Catalog:
 
     def _use(self, definitions: Iterable[Definition], since: int) -> None:
         by_number = {one.number: one for one in definitions}
-        self.tables: Mapping[str, TableDefinition] = _tables(by_number.values())
-        self.views: Mapping[str, ViewDefinition] = _views(by_number.values())
+        self.tables: Mapping[str, TableDefinition] = _by_name(TableDefinition, by_number.values())
+        self.lasting = {name: one for name, one in self.tables.items() if not is_temporary(one.schema)}
+        self.views: Mapping[str, ViewDefinition] = _by_name(ViewDefinition, by_number.values())
+        self.schemas: Mapping[str, SchemaDefinition] = _by_name(SchemaDefinition, by_number.values())
         self._now = _Version(since, by_number)
         self._tables_now = {table.number: table for table in self.tables.values()}
 
@@ -153,7 +166,9 @@ class Catalog:
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
         feeds = [max(table.feed) for table in tables if table.feed is not None]
         views = [view.number for view in self.views.values()]
-        return max([table.obj_id for table in tables] + indexes + lobs + feeds + views + self.counters.numbers())
+        schemas = [schema.number for schema in self.schemas.values()]
+        others = [*indexes, *lobs, *feeds, *views, *schemas, *self.counters.numbers()]
+        return max([table.obj_id for table in tables] + others)
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)
@@ -161,14 +176,44 @@ class Catalog:
     # ---- tables and indexes, as a session sees them
 
     def tables_of(self, session: Session | None) -> Mapping[str, TableDefinition]:
-        """All tables by name; without a session, those that are committed."""
+        """All tables by name, but for other sessions' temporary ones; without a session, those that are committed."""
         others = self._seen(session)
-        return self.tables if others is None else _tables(others)
+        if session is None or (others is None and not session.temporary_schema):
+            return self.lasting
+        if others is None:
+            if session.tables_known[0] is not self.tables:
+                session.tables_known = self.tables, _of_session(self.tables, session)
+            return session.tables_known[1]
+        return _of_session(_by_name(TableDefinition, others), session)
 
     def views_of(self, session: Session | None) -> Mapping[str, ViewDefinition]:
-        """All views by name; without a session, those that are committed."""
+        """All views by name, but for other sessions' temporary ones; without a session, those that are committed."""
         others = self._seen(session)
-        return self.views if others is None else _views(others)
+        views = self.views if others is None else _by_name(ViewDefinition, others)
+        return _of_session(views, session)
+
+    def schemas_of(self, session: Session | None) -> Mapping[str, SchemaDefinition]:
+        """All schemas that were created."""
+        others = self._seen(session)
+        return self.schemas if others is None else _by_name(SchemaDefinition, others)
+
+    def schema(self, name: str, session: Session | None) -> SchemaDefinition:
+        """A schema that was created."""
+        schemas = self.schemas_of(session)
+        for spelling in (name, name.lower()):
+            if spelling in schemas:
+                return schemas[spelling]
+        raise NoSuchSchema(f"there is no schema {name}; the schemas are: {', '.join([PUBLIC, *sorted(schemas)])}")
+
+    def temporary_schemas(self) -> set[str]:
+        """The schemas of sessions that have temporary tables, views or sequences."""
+        schemas = {*(one.schema for one in self.tables.values()), *(one.schema for one in self.views.values())}
+        return set(filter(is_temporary, schemas))
+
+    def parts_of(self, name: str, session: Session | None) -> tuple[str, str]:
+        """The schema of a full name, which need not be that of anything, and the name within it."""
+        schemas = {*self.schemas_of(session), *((session.temporary_schema,) if session is not None else ())}
+        return parts_of(_known_as(name, session), schemas)
 
     def _seen(self, session: Session | None) -> Iterable[Definition | None] | None:
         """The definitions that a session goes by; None: those that are committed."""
@@ -184,7 +229,7 @@ class Catalog:
         return {**seen, **held, **changed}.values()
 
     def table(self, name: str, session: Session | None = None) -> TableDefinition:
-        tables = self.tables_of(session)
+        tables, name = self.tables_of(session), _known_as(name, session)
         for spelling in (name, name.lower()):
             if spelling in tables:
                 return tables[spelling]
@@ -196,7 +241,7 @@ class Catalog:
         raise NoSuchTable(f"there is no table {name}; the tables are: {known}")
 
     def view(self, name: str, session: Session | None = None) -> ViewDefinition:
-        views = self.views_of(session)
+        views, name = self.views_of(session), _known_as(name, session)
         for spelling in (name, name.lower()):
             if spelling in views:
                 return views[spelling]
@@ -211,7 +256,7 @@ class Catalog:
         return sorted(name for name, table in self.tables_of(session).items() if table.sequence)
 
     def sequence(self, name: str, session: Session | None = None) -> TableDefinition:
-        tables = self.tables_of(session)
+        tables, name = self.tables_of(session), _known_as(name, session)
         found = tables.get(name) or tables.get(name.lower())
         if found is None or not found.sequence:
             known = ", ".join(self.sequences(session)) or "none yet"
@@ -242,10 +287,11 @@ class Catalog:
         return table
 
     def index(self, name: str, session: Session | None = None) -> tuple[TableDefinition, IndexDefinition]:
-        """An index and its table."""
+        """An index and its table, by the index's full name."""
+        name = _known_as(name, session)
         for table in self.tables_of(session).values():
             for index in table.indexes:
-                if index.name == name:
+                if full_name(table.schema, index.name) == name:
                     return table, index
         raise NoSuchIndex(f"there is no index {name}")
 
@@ -342,16 +388,30 @@ class Catalog:
         return checks
 
 
-def _tables(definitions: Iterable[Definition | None]) -> Mapping[str, TableDefinition]:
-    return {one.name: one for one in definitions if isinstance(one, TableDefinition)}
+def _by_name(kind: type[Kind], definitions: Iterable[Definition | None]) -> Mapping[str, Kind]:
+    return {one.name: one for one in definitions if isinstance(one, kind)}
 
 
-def _views(definitions: Iterable[Definition | None]) -> Mapping[str, ViewDefinition]:
-    return {one.name: one for one in definitions if isinstance(one, ViewDefinition)}
+def _of_session(definitions: Mapping[str, Kind], session: Session | None) -> Mapping[str, Kind]:
+    """Definitions without other sessions' temporary ones."""
+    own = "" if session is None else session.temporary_schema
+
+    def is_known(one: Any) -> bool:
+        return one.schema == own or not is_temporary(one.schema)
+
+    if all(map(is_known, definitions.values())):
+        return definitions
+    return {name: one for name, one in definitions.items() if is_known(one)}
+
+
+def _known_as(name: str, session: Session | None) -> str:
+    """A full name in which a session's temporary schema is called by its number."""
+    is_own = session is not None and session.temporary_schema and name.startswith(f"{TEMPORARY}.")
+    return f"{session.temporary_schema}{name[len(TEMPORARY) :]}" if session is not None and is_own else name
 
 
 def _as_of(table: Definition, scn: int) -> Definition:
     """A definition whose new indexes are as old as the commit."""
-    if isinstance(table, ViewDefinition) or all(index.since >= 0 for index in table.indexes):
+    if not isinstance(table, TableDefinition) or all(index.since >= 0 for index in table.indexes):
         return table
     return replace(table, indexes=tuple(replace(i, since=scn) if i.since < 0 else i for i in table.indexes))

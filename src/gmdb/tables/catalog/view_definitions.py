@@ -21,7 +21,8 @@ from gmdb.format.columns import Column
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.documents import parse
 from gmdb.tables.catalog.definition_documents import column_from_plain, column_to_plain
-from gmdb.tables.catalog.schema import SYSTEM_PREFIX, TableDefinition, require_name
+from gmdb.tables.catalog.names import PUBLIC, full_name, is_temporary, own_name
+from gmdb.tables.catalog.schema import SYSTEM_PREFIX, SchemaDefinition, TableDefinition, require_name
 
 if TYPE_CHECKING:
     from gmdb.tables.catalog.tables import Catalog
@@ -37,12 +38,22 @@ QUERY_MAX = 1_000_000  # bytes of a view's text
 class ViewDefinition:
     """A view.  ``uses``: the tables and views that its query names, each with the columns that it knows of them."""
 
-    name: str
+    name: str  # with that of its schema before it, unless that is public
     query: str
     columns: tuple[Column, ...]
     uses: tuple[tuple[str, tuple[str, ...]], ...] = ()
     check_option: str = ""  # rows that are changed through the view must be rows of it: "local", "cascaded", "": no
     number: int = 0
+    schema: str = PUBLIC
+
+    @property
+    def own_name(self) -> str:
+        """Its name within its schema."""
+        return own_name(self.schema, self.name)
+
+    def in_schema(self, schema: str, name: str) -> ViewDefinition:
+        """The view under a full name in a schema."""
+        return replace(self, name=name, schema=schema)
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -52,8 +63,10 @@ def view_rows(view: ViewDefinition) -> list[tuple[Any, ...]]:
     """A view as rows of ``sys_views``: a document, in as many parts as it takes."""
     columns = [column_to_plain(column) for column in view.columns]
     plain = {"query": view.query, "columns": columns, "uses": view.uses, "check_option": view.check_option}
+    if view.schema != PUBLIC:
+        plain["schema"] = view.schema
     text = json.dumps(plain, separators=(",", ":"))
-    return [(view.number, view.name, n, text[at : at + PART]) for n, at in enumerate(range(0, len(text), PART))]
+    return [(view.number, view.own_name, n, text[at : at + PART]) for n, at in enumerate(range(0, len(text), PART))]
 
 
 def views_of_rows(rows: Iterable[tuple[Any, ...]]) -> list[ViewDefinition]:
@@ -72,7 +85,10 @@ def _view(number: int, name: str, texts: dict[int, str]) -> ViewDefinition:
     query, check_option = plain["query"], plain["check_option"]
     if not isinstance(query, str) or check_option not in CHECK_OPTIONS:
         raise SchemaError(f"view {name} has no query, or a check option that there is not")
-    return ViewDefinition(name, query, columns, uses, check_option, number)
+    schema = plain.get("schema", PUBLIC)
+    if not isinstance(schema, str):
+        raise SchemaError(f"view {name} is in a schema without a name")
+    return ViewDefinition(full_name(schema, name), query, columns, uses, check_option, number, schema)
 
 
 class ViewChanges:
@@ -111,7 +127,8 @@ class ViewChanges:
         view = self.take(name)
         self.require_unused(view.name, f"view {view.name}")
         self._system.remove_view(view.number)
-        self._enter(replace(view, name=new_name))
+        schema, _ = self._catalog.parts_of(new_name, self._session)
+        self._enter(replace(view, name=new_name, schema=schema))
 
     def drop(self, name: str, cascade: bool) -> None:
         view = self.take(name)
@@ -172,7 +189,7 @@ class ViewChanges:
         return found
 
     def _require_possible(self, view: ViewDefinition) -> None:
-        require_name("view", view.name)
+        require_name("view", view.own_name)
         if view.check_option not in CHECK_OPTIONS:
             raise SchemaError(f"view {view.name}: {view.check_option!r} is not a check option")
         if not 1 <= len(view.query.encode()) <= QUERY_MAX:
@@ -212,11 +229,16 @@ def _used_by(what: str, views: list[ViewDefinition]) -> str:
     return f"{what} is used by {'view' if len(views) == 1 else 'views'} {names}"
 
 
-def require_sound_views(views: Iterable[ViewDefinition], tables: Iterable[TableDefinition]) -> None:
+def require_sound_views(
+    views: Iterable[ViewDefinition], tables: Iterable[TableDefinition], schemas: Iterable[SchemaDefinition]
+) -> None:
     """Refuse a catalog whose names are there twice, or whose views use each other in a circle."""
     by_name: dict[str, ViewDefinition] = {}
     taken = {table.name for table in tables}
+    known = {PUBLIC, *(schema.name for schema in schemas)}
     for view in views:
+        if view.schema not in known and not is_temporary(view.schema):
+            raise SchemaError(f"view {view.name} is in schema {view.schema}, which there is not")
         if view.name in by_name or view.name in taken:
             raise SchemaError(f"there are two tables or views {view.name}")
         by_name[view.name] = view

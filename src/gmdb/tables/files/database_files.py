@@ -36,7 +36,6 @@ from gmdb.format.columns import Column, make_type
 from gmdb.format.options import with_options
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType, stored_crc
 from gmdb.format.row import ROW_HEAD, RowFlag, decode_row, header_size
-from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import numpy as np
 from gmdb.storage.directory import device_numbers, device_path, read_control
 from gmdb.tables.access.indexes import IndexDefinition
@@ -50,8 +49,7 @@ from gmdb.tables.catalog.schema import (
     SYS_TABLES_ENTRY,
     SYS_TABLES_ID,
     TableDefinition,
-    feed_of,
-    lob_segment,
+    table_of_row,
 )
 from gmdb.tables.files.device_file import DeviceFile, Space, group_by_space
 
@@ -206,12 +204,12 @@ class DatabaseFiles:
             )
         columns = self._columns(entries[SYS_COLUMNS_ID])
         tables = []
-        for obj_id, name, space_id, entry, *more in sorted(listed, key=lambda values: values[0]):
+        for row in sorted(listed, key=lambda values: values[0]):
+            obj_id, name = row[:2]
             if not columns.get(obj_id):
                 raise Corruption(f"sys_columns lists no column of table {name}", entries[SYS_COLUMNS_ID])
-            table = TableDefinition(name, obj_id, space_id, entry, columns[obj_id], lobs=lob_segment(*more[:2]))
             try:
-                tables.append(with_options(replace(table, feed=feed_of(*more[2:4])), more[4]))
+                tables.append(table_of_row(row, columns[obj_id]))
             except SchemaError as error:
                 raise Corruption(f"sys_tables, table {name}: {error}", SYS_TABLES_ENTRY) from None
         return tables
