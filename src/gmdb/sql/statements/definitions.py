@@ -367,14 +367,14 @@ class Definition(Statement):
         owner = Owner(self.connection, table)
         parts, exists = read_column(owner, syntax), syntax.flag("exists")
         column = parts.column
-        if exists and any(one.name == column.name for one in self.connection.table(table).columns):
+        if exists and self._form.has(column.name):
             return
         column = with_sequence(owner, parts, set())
         default = None if column.sequence else parts.default
-        if self._form.add(column, default, parts.generated, exists):
-            self._of_new_columns += parts.constraints
-            if parts.serial:
-                self._serials.append(column)
+        self._form.add(column, default, parts.generated)
+        self._of_new_columns += parts.constraints
+        if parts.serial:
+            self._serials.append(column)
 
     def _rename_column(self, table: str, syntax: Syntax) -> None:
         old, new = column_name(syntax.need("this", "a column")), column_name(syntax.need("to", "a name"))

@@ -68,9 +68,9 @@ class NewForm:
         self._source = new_table(self.definition)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column that does not go."""
+        """Whether there is such a column that does not go, or one comes."""
         known = (n for n, column in enumerate(self.definition.columns) if column.name == name)
-        return any(n not in self._dropped for n in known)
+        return any(n not in self._dropped for n in known) or any(column.name == name for column, _ in self._added)
 
     def drop(self, name: str, cascade: bool) -> None:
         """Let a column go, with the constraints and indexes that need it; with ``cascade``, others' foreign keys, too.
@@ -130,17 +130,14 @@ class NewForm:
                 hint = f"Say how: USING {name}::{type_}"
                 raise IllTyped(message, *place(node), hint) from None
 
-    def add(self, column: Column, default: exp.Expr | None, generated: exp.Expr | None, exists: bool) -> bool:
-        """Add a last column; False if there is one of its name, and ``exists`` says that this may be so."""
-        if exists and (self.has(column.name) or any(column.name == other.name for other, _ in self._added)):
-            return False
+    def add(self, column: Column, default: exp.Expr | None, generated: exp.Expr | None) -> None:
+        """Add a last column."""
         value = None if default is None else bind_default(default, column)
         if column.is_numbered or (isinstance(value, tree.Constant) and value.value is None):
             value = tree.Constant(within(column.type), None)
         if generated is not None:
             self._expressions[len(self.definition.columns) + len(self._added)] = generated
         self._added.append((column, value))
-        return True
 
     def _position(self, name: str) -> int:
         position = column_position(self.definition, name)
