@@ -30,6 +30,12 @@ VALUES: dict[str, list[Any]] = {
     "BINARY(3)": [b"abc", b"\0\0\0"],
     "VARBINARY(10)": [b"", b"\xff" * 10],
     "BYTEA": [b"", b"\0", b"\xff" * TEXT_IN_ROW_MAX, bytes(range(256)) * 200],
+    "INT[]": [[], [1], [None, -(2**31), 2**31 - 1], list(range(10_000))],
+    "TEXT[]": [[], [""], ["NULL", None, 'a "b", {c}\\'], ["ü" * LONG, "x"]],
+    "DECIMAL(9,2)[]": [[Decimal("0.00")], [None], [Decimal("1.50"), Decimal("-9999999.99")]],
+    "BOOLEAN[]": [[], [True, None, False], [True, False]],
+    "BYTEA[]": [[b"", b"\xff"], [None, b""], [b"a"]],
+    "TIMESTAMP[]": [[datetime(2024, 2, 29, 1, 2, 3, 4)], [None, datetime(1, 1, 1)]],
     "CLOB": ["", "short", "ü" * LONG],
     "BLOB": [b"", b"short", b"\xfe" * LONG],
 }
@@ -44,5 +50,7 @@ def as_stored(spelling: str, value: Any) -> Any:
 
 
 def is_key(value: Any) -> bool:
-    """Whether it is short enough for the key of an index."""
+    """Whether it is short enough for the key of an index, or for what takes the place of one."""
+    if isinstance(value, list):
+        return None not in value and len(value) < 1000 and all(map(is_key, value))
     return not isinstance(value, str | bytes) or len(value) <= 1000

@@ -48,7 +48,8 @@ def test_values_become_arrow_and_texts_and_come_back(spelling: str) -> None:
         return
     write, read = casts.write_text(column.type), casts.read_text(column.type)
     for value in values:
-        assert read(write(value)) == as_stored(spelling, value)
+        again = read(write(value))
+        assert (list(again) if column.type.is_array else again) == as_stored(spelling, value)
 
 
 def test_spark_knows_every_type() -> None:

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from gmdb.cli import main
 from gmdb.database.connection import Connection
 from gmdb.database.copies import restore
+from gmdb.format.columns import parse_column
 from tests.column_values import VALUES as TYPES
 from tests.column_values import as_stored, is_key
 from tests.server.peer import Peer
@@ -117,7 +118,7 @@ def test_they_are_found_sorted_and_grouped(made: Connection) -> None:
         ordered = sorted(fitting)
         made.execute("delete from other")
         made.executemany(f"insert into other (k, {name}) values (?, ?)", list(enumerate(fitting)))
-        for index in (None, "btree", "hash")[: 1 if name not in SHORT else 3]:
+        for index in (None, "btree", "hash")[: 3 if parse_column("c", spelling).type.may_be_key else 1]:
             if index is not None:
                 made.execute(f"create index by_it on other using {index} ({name})")
             assert _firsts(made, f"select {name} from other order by {name}") == ordered, spelling
@@ -194,6 +195,8 @@ TYPES_OF = dict(zip(NAMES, TYPES, strict=True))
 
 
 def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_short, value[:100]))
     return value[:100] if isinstance(value, str | bytes) else value
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from bench.postgres import Rows
 
 from gmdb.format.columns import ColumnType
+from gmdb.sql.arrays import elements_of
 
 TYPE_NAMES = {
     "INT": {"integer", "smallint"},
@@ -31,7 +32,7 @@ def difference(types: list[ColumnType], rows: list[tuple[Any, ...]], theirs: Row
     if len(types) != len(theirs.types):
         return f"{len(types)} columns and {len(theirs.types)}"
     for type_, name in zip(types, theirs.types, strict=True):
-        if name not in TYPE_NAMES[type_.name]:
+        if name not in _names(type_):
             return f"type {type_} and {name}"
     mine = list(rows)
     others = [tuple(_theirs(value, type_) for value, type_ in zip(row, types, strict=True)) for row in theirs.rows]
@@ -45,9 +46,15 @@ def difference(types: list[ColumnType], rows: list[tuple[Any, ...]], theirs: Row
     return ""
 
 
+def _names(type_: ColumnType) -> set[str]:
+    return {f"{name}[]" for name in _names(type_.element)} if type_.is_array else TYPE_NAMES[type_.name]
+
+
 def _theirs(text: str | None, type_: ColumnType) -> Any:
     if text is None:
         return None
+    if type_.is_array:
+        return [_theirs(one, type_.element) for one in elements_of(text)]
     if type_.name in ("INT", "BIGINT"):
         return int(text)
     if type_.name == "DECIMAL":
@@ -69,6 +76,8 @@ def is_equal(mine: Any, theirs: Any, exact: bool = False) -> bool:
     """Whether two values are the same; ``exact``: a decimal to its last digit, as both are gmdb's."""
     if mine is None or theirs is None:
         return mine is theirs
+    if isinstance(mine, list):
+        return len(mine) == len(theirs) and all(is_equal(a, b, exact) for a, b in zip(mine, theirs, strict=True))
     if isinstance(mine, Decimal):
         if exact:
             return mine == theirs and _scale(mine) == _scale(theirs)

@@ -67,6 +67,10 @@ def written(value: Any) -> str:
         return f"date '{value}'"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'::bytea"
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(map(written, value))}]" + (
+            "::text[]" if any(isinstance(v, str) for v in value) else ""
+        )
     return "'" + str(value).replace("'", "''") + "'"
 
 

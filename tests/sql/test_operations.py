@@ -15,10 +15,10 @@ import pytest
 
 from gmdb import errors
 from gmdb.errors import DataError
-from gmdb.format.columns import ColumnType
+from gmdb.format.columns import ColumnType, array_of
 from gmdb.sql import operations
 from gmdb.sql.duck.instance import translated
-from gmdb.sql.operations import Operation, macros
+from gmdb.sql.operations import Operation, arrays, macros
 from gmdb.sql.operations.resolution import functions_by_name
 from gmdb.sql.times import Interval
 from gmdb.sql.types import (
@@ -49,6 +49,8 @@ DUCK_NAMES = {"INT": "INTEGER", "CHAR": "VARCHAR", "VARCHAR": "VARCHAR", "BINARY
 
 
 def duck_name(type_: ColumnType) -> str:
+    if type_.is_array:
+        return f"{duck_name(type_.element)}[]"
     return str(type_) if type_.name == "DECIMAL" else DUCK_NAMES.get(type_.name, type_.name)
 
 
@@ -158,6 +160,10 @@ BYTES = [b"", b"a", b"\x00\xff", b"abc", b"\\x61", b"1234", "ä".encode()]
 
 def odd_values(type_: ColumnType) -> list[Any]:
     name = type_.name
+    if type_.is_array:
+        some = odd_values(type_.element)
+        few = [(one,) for one in some[:3]]
+        return [(), (None,), *few, tuple(some[:3]), (*some[:2], None, some[0]), (None, *some[::-1]), tuple(some)]
     if name in INTEGERS:
         return list(integers(name))
     if name == "DECIMAL":
@@ -193,6 +199,8 @@ def rows_of(types: Sequence[ColumnType], constants: dict[int, Any], seed: int = 
 def literal(value: Any, type_: ColumnType) -> str:
     if value is None:
         return f"CAST(NULL AS {duck_name(type_)})"
+    if type_.is_array:
+        return f"CAST([{', '.join(literal(one, type_.element) for one in value)}] AS {duck_name(type_)})"
     if isinstance(value, Interval):
         parts = f"to_months({value.months}) + to_days({value.days})"
         return f"({parts} + to_microseconds({value.microseconds}))"
@@ -268,6 +276,8 @@ def _interval(parts: dict[str, int] | None) -> Interval | None:
 
 def same(a: Any, b: Any) -> bool:
     """Of one type, equal to the last digit; NaN equals itself, and 0 is -0 (no one can tell in SQL but by text)."""
+    if isinstance(a, tuple | list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float) and isinstance(b, float) and a != a:
         return b != b
     if isinstance(a, Decimal) and isinstance(b, Decimal):
@@ -452,6 +462,29 @@ def unary_cases() -> Iterator[Case]:
                 yield operation, {}
 
 
+ARRAYS = [array_of(type_) for type_ in (INT, DECIMALS[0], DECIMALS[2], DOUBLE, BOOLEAN, TIMESTAMP, TEXT, BYTEA)]
+
+
+def array_cases() -> Iterator[Case]:
+    for type_, other in itertools.product(ARRAYS, ARRAYS):
+        makers = (operations.cast, operations.widen, operations.assignment)
+        chosen = [make(type_, other) for make in makers]
+        for symbol in ("=", "<", "IS DISTINCT FROM", "||", "@>", "<@", "&&"):
+            chosen += [operations.operator(symbol, *sides) for sides in ((type_, other), (type_, other.element))]
+        for symbol, every in itertools.product(("=", "<>", "<", ">="), (False, True)):
+            chosen.append(arrays.quantified(symbol, every, type_.element, other, {}))
+        chosen += [operations.resolve(name, (type_, other)) for name in ("nullif", "greatest", "least")]
+        yield from ((one, {}) for one in chosen if one is not None)
+    for type_ in ARRAYS:
+        element = type_.element
+        yield from ((one, {}) for one in (arrays.subscript(type_), arrays.part(type_), arrays.constructor(element, 2)))
+        for name in arrays.FUNCTIONS:
+            for takes in ((type_,), (type_, INT), (type_, element), (element, type_), (type_, element, element)):
+                operation = operations.resolve(name, takes)
+                if operation is not None:
+                    yield operation, {}
+
+
 @pytest.fixture(scope="module")
 def duck() -> Duck:
     return Duck()
@@ -490,6 +523,10 @@ def test_a_function_gives_the_same_in_duckdb(duck: Duck, name: str) -> None:
 
 def test_a_function_of_any_number_of_arguments_gives_the_same_in_duckdb(duck: Duck) -> None:
     check(duck, variadic_cases())
+
+
+def test_what_arrays_have_gives_the_same_in_duckdb(duck: Duck) -> None:
+    check(duck, array_cases())
 
 
 def test_signs_and_truths_give_the_same_in_duckdb(duck: Duck) -> None:

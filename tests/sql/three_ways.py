@@ -34,6 +34,7 @@ from gmdb.sql.plan.estimates import DUCK, ROWS
 from tests.sql import differential
 from tests.sql.differences import difference, is_equal, row_key
 from tests.sql.questions import Question, with_parameters
+from tests.sql.random_arrays import Arrays
 from tests.sql.random_lookups import INDEXES, MORE_INDEXES, MORE_INDEXES_A_TABLE, TABLES, Changes, Lookups
 from tests.sql.random_queries import Queries
 from tests.sql.random_views import with_views
@@ -48,7 +49,7 @@ QUESTIONS_A_FILLING = 100
 PARAMETER_SHARE = 0.15
 POSTGRES_SECONDS = 20
 _OF_ROWS = (errors.DataError, errors.IntegrityError)
-KINDS = ("expressions", "queries", "lookups", "changes", "views")
+KINDS = ("expressions", "queries", "lookups", "changes", "views", "arrays")
 
 
 @dataclass
@@ -270,6 +271,8 @@ def question(kind: str, seed: str) -> Question:
         return Question(text, (), ordered)
     if kind == "lookups":
         return Lookups(random).question()
+    if kind == "arrays":
+        return Arrays(random).question()
     if kind == "changes":
         return Changes(random).question()
     if kind == "views":

@@ -205,7 +205,7 @@ class _Encoder:
             if type_.kind is Kind.DECIMAL_WIDE:
                 self._number("H", "16")
             self._number(f"{width}s", f"encode{n}({v})")
-        elif type_.is_lob:
+        elif type_.is_lob or type_.is_array:
             self.names[f"encode{n}"] = type_.encode
             self._conditions.append(f"{v} is not None")
             self.lines.append(f"b{n} = encode{n}({v})")
@@ -287,6 +287,7 @@ class _Decoder:
             self.lines.append(f"if row[s{n}] == ON_PAGES: raise ValueError")
         if type_.may_be_long:
             self.lines.append(f"if n{n} == LOCATOR_SIZE and is_locator(row[s{n}:e{n}]): raise ValueError")
+        if type_.name == "VARBINARY":
             return f"row[s{n}:e{n}]"
         return f"decode{n}(row[s{n}:e{n}])"
 

@@ -13,6 +13,7 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 | BLOB, CLOB | length and a byte that says what follows: the value, or where it is (lob.py); CLOB is UTF-8 |
 
 TEXT is VARCHAR without a length, BYTEA VARBINARY without one.
+``INT[]`` and the like are arrays: bytes as BYTEA has them (arrays.py).  An array's length and scale are its elements'.
 A DATE is days and a TIMESTAMP microseconds since 1970, a DECIMAL its digits as an integer.
 Not here: Arrow types (tables/arrow/arrow_types.py).
 """
@@ -36,6 +37,7 @@ from gmdb.errors import (
     ValueOutOfRange,
     ValueTooLong,
 )
+from gmdb.format.arrays import SUFFIX, EncodedArray, decode_array, encode_array
 from gmdb.format.lob import (
     CELL_MAX,
     TEXT_IN_ROW_MAX,
@@ -94,8 +96,12 @@ _ALIASES = {
 }
 _WITHOUT_LENGTH = {"VARCHAR": "TEXT", "VARBINARY": "BYTEA"}
 _IN_ROW_ONLY = {"VARCHAR": VARCHAR_MAX, "VARBINARY": BINARY_MAX}  # lengths up to which values never leave their rows
+_NO_ELEMENTS = {"CHAR": "TEXT", "BINARY": "BYTEA", "CLOB": "TEXT", "BLOB": "BYTEA"}  # of arrays, and what is instead
+_VARIABLE = 3
 _SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
-_SPELLING = late_pattern(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
+_SPELLING = late_pattern(
+    r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(\[\])?\s*(not\s+null|null)?\s*", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -112,11 +118,27 @@ class ColumnType:
             return (
                 Kind.DECIMAL_WORD if self.length <= 9 else Kind.DECIMAL_LONG if self.length <= 18 else Kind.DECIMAL_WIDE
             )
-        return _STORED[self.name].kind
+        return Kind.BYTES if self.is_array else _STORED[self.name].kind
+
+    @property
+    def is_array(self) -> bool:
+        return self.name.endswith(SUFFIX)
+
+    @property
+    def element(self) -> ColumnType:
+        """The type of an array's elements."""
+        return ColumnType(self.name.removesuffix(SUFFIX), self.length, self.scale)
+
+    @property
+    def fixed_size(self) -> int:
+        """The bytes of each value, if all have as many; else 0."""
+        if self.kind is Kind.DECIMAL_WIDE:
+            return 16
+        return 0 if self.size_code == _VARIABLE else 4 * self.size_code
 
     @property
     def size_code(self) -> int:
-        return _SIZE_CODES.get(self.kind, 3)
+        return _SIZE_CODES.get(self.kind, _VARIABLE)
 
     @property
     def is_lob(self) -> bool:
@@ -124,14 +146,19 @@ class ColumnType:
         return self.name in LOBS
 
     @property
+    def may_be_key(self) -> bool:
+        """Whether an index can have its values, which it orders by their bytes."""
+        return not (self.is_lob or self.is_array)
+
+    @property
     def may_be_long(self) -> bool:
         """Whether values that are too long for their rows go to pages by themselves."""
-        return self.name in _IN_ROW_ONLY and not 0 < self.length <= _IN_ROW_ONLY[self.name]
+        return self.is_array or (self.name in _IN_ROW_ONLY and not 0 < self.length <= _IN_ROW_ONLY[self.name])
 
     @property
     def may_be_apart(self) -> bool:
         """Whether its values may be on pages of their own, for either reason."""
-        return self.name in LOBS or self.may_be_long
+        return self.is_lob or self.may_be_long
 
     @property
     def is_text(self) -> bool:
@@ -139,8 +166,8 @@ class ColumnType:
 
     @property
     def bytes_max(self) -> int:
-        """The longest value's bytes, of a text or bytes."""
-        return self.length or TEXT_MAX
+        """The longest value's bytes, of a text, of bytes or of an array."""
+        return TEXT_MAX if self.is_array else self.length or TEXT_MAX
 
     @property
     def in_row_max(self) -> int:
@@ -153,12 +180,16 @@ class ColumnType:
         return {"CHAR": b" ", "BINARY": b"\0"}.get(self.name, b"")
 
     def __str__(self) -> str:
+        if self.is_array:
+            return f"{self.element}{SUFFIX}"
         if self.name == "DECIMAL":
             return f"DECIMAL({self.length},{self.scale})"
         return f"{self.name}({self.length})" if self.length else _WITHOUT_LENGTH.get(self.name, self.name)
 
     def widens_to(self, other: ColumnType) -> bool:
         """Whether each value of this type is one of the other, and stored the same."""
+        if self.is_array and other.is_array:
+            return self.element.widens_to(other.element)
         if self.name == "DECIMAL" == other.name:
             return self.kind is other.kind and self.scale == other.scale and self.length <= other.length
         if self.name == "VARBINARY" and self.may_be_long != other.may_be_long:
@@ -168,14 +199,33 @@ class ColumnType:
 
     def encode(self, value: Any) -> bytes:
         """The stored bytes of a value that is not None."""
-        return _STORED[self.name].encode(self, value)
+        return _array(self, value) if self.is_array else _STORED[self.name].encode(self, value)
 
     def decode(self, raw: bytes) -> Any:
         """The value of stored bytes.  Raises DataError if they cannot be this type's."""
         try:
-            return _STORED[self.name].decode(self, raw)
+            return _decode_array(self, raw) if self.is_array else _STORED[self.name].decode(self, raw)
         except (ValueError, OverflowError, struct.error) as error:
             raise DataError(f"{raw[:40].hex()} is not a {self}: {error}") from None
+
+    def encode_element(self, value: Any) -> bytes:
+        """The bytes that an array has of a value of this type: of any length that the type allows, and no NUL."""
+        if self.name == "VARCHAR":
+            if not isinstance(value, str):
+                raise TypeMismatch(f"{value!r} is not a str")
+            raw = encode_text(value)
+        elif self.name == "VARBINARY":
+            if not isinstance(value, bytes | bytearray | memoryview):
+                raise TypeMismatch(f"{value!r} is not bytes")
+            raw = bytes(value)
+        else:
+            return self.encode(value)
+        require_length(self, len(raw))
+        return raw
+
+    def decode_element(self, raw: bytes) -> Any:
+        """The value of an element's bytes."""
+        return raw.decode() if self.name == "VARCHAR" else raw if self.name == "VARBINARY" else self.decode(raw)
 
 
 @dataclass(frozen=True)
@@ -239,21 +289,23 @@ def require_same(table: str, known: Sequence[Column], now: Sequence[Column], pos
 
 
 def parse_column(name: str, spelling: str) -> Column:
-    """A column from the way SQL writes its type: ``VARCHAR(10) NOT NULL``."""
+    """A column from the way SQL writes its type: ``VARCHAR(10) NOT NULL``, ``INT[]``."""
     if not name or len(name.encode()) > 63 or "\0" in name:
         raise SchemaError(f"{name!r} is not a column name: it must have 1 to 63 bytes")
     match = _SPELLING.fullmatch(spelling)
     if match is None:
         raise SchemaError(f"column {name}: cannot read the type {spelling!r}")
-    word, length, scale, null = match.groups()
+    word, length, scale, suffix, null = match.groups()
     word = " ".join(word.upper().split())
     nullable = null is None or null.upper() == "NULL"
     numbers = [int(n) for n in (length, scale) if n is not None]
-    return Column(name, make_type(_ALIASES.get(word, word), numbers, f"column {name}: "), nullable)
+    return Column(name, make_type(_ALIASES.get(word, word) + (suffix or ""), numbers, f"column {name}: "), nullable)
 
 
 def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
     """A type with its numbers checked."""
+    if name.endswith(SUFFIX):
+        return array_of(make_type(name.removesuffix(SUFFIX), numbers, where), where)
     if name == "DECIMAL":
         precision, scale = (*numbers, 0)[:2] if numbers else (18, 0)
         if not 1 <= precision <= DECIMAL_DIGITS_MAX or scale > precision:
@@ -275,6 +327,15 @@ def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
     if len(numbers) != 1 or not 1 <= numbers[0] <= limit:
         raise SchemaError(f"{where}{name} needs a length of 1 to {limit} bytes, such as {name}(10)")
     return ColumnType(name, numbers[0])
+
+
+def array_of(element: ColumnType, where: str = "") -> ColumnType:
+    """The type of arrays whose elements are of a type."""
+    if element.is_array:
+        raise SchemaError(f"{where}an array has one dimension: write {element}")
+    if element.name in _NO_ELEMENTS:
+        raise SchemaError(f"{where}there are no arrays of {element.name}; {_NO_ELEMENTS[element.name]}[] will do")
+    return ColumnType(element.name + SUFFIX, element.length, element.scale)
 
 
 def _integer(bits: int) -> Any:
@@ -366,6 +427,19 @@ def _binary(type_: ColumnType, value: Any) -> bytes:
     if type_.may_be_long and is_text_locator(raw):
         raise ValueTooLong(f"a row does not keep {raw.hex()} of a {type_}, which looks like the place of a value")
     return raw
+
+
+def _array(type_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, Locator):
+        return encode_text_locator(value)
+    raw = value if isinstance(value, EncodedArray) else encode_array(type_.element, value)
+    if len(raw) > type_.in_row_max:
+        raise ValueTooLong(f"a row keeps {type_.in_row_max} bytes of a {type_}, not {len(raw)}")
+    return raw
+
+
+def _decode_array(type_: ColumnType, raw: bytes) -> list[Any] | Locator:
+    return text_locator(raw) if is_text_locator(raw) else decode_array(type_.element, raw)
 
 
 def _blob(_: ColumnType, value: Any) -> bytes:

@@ -11,6 +11,7 @@ from types import ModuleType
 
 from gmdb.format import (
     address,
+    arrays,
     btree,
     columns,
     control,
@@ -177,6 +178,16 @@ up to {lob_capacity} bytes (in pages of 8 KiB) is on that page alone. Else a pag
 that has byte *n* is number *n* / {lob_capacity}. A value has at most {lob_max} bytes.
 """,
     ),
+    "arrays": (
+        "Arrays",
+        """\
+The value of an array column, such as INT[] or TEXT[], has one dimension. It is stored as a BYTEA is: in its row, or on
+pages of its own. Behind its head, if `has_nulls` says so, are bits, {array_bits} elements to a byte; then the elements.
+Of types whose values all have the same size, the elements follow each other as rows have them, NULL as zero bytes. Of
+TEXT and BYTEA, VARCHAR and VARBINARY, there first is a u{array_end} for each element, the number of bytes of all
+elements up to its end; then their bytes, without a NUL. A NULL has no bytes there.
+""",
+    ),
     "undo": (
         "Undo pages",
         """\
@@ -301,6 +312,7 @@ _MODULES: dict[str, ModuleType] = {
         key_program,
         hash,
         lob,
+        arrays,
         undo,
         transactions,
         redo,
@@ -324,7 +336,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
 }
 _EXAMPLE_TYPES = (
     "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",
-    "CHAR(10)", "VARCHAR(10)", "TEXT", "BINARY(10)", "VARBINARY(10)", "BYTEA", "BLOB", "CLOB",
+    "CHAR(10)", "VARCHAR(10)", "TEXT", "BINARY(10)", "VARBINARY(10)", "BYTEA", "INT[]", "BLOB", "CLOB",
 )  # fmt: skip
 _STORED = {
     "INT": "two's complement",
@@ -340,6 +352,7 @@ _STORED = {
     "BYTEA": "the bytes, or a text locator",
     "BINARY": "the bytes, filled up with zero bytes",
     "VARBINARY": "the bytes",
+    "INT[]": "an array head, the elements, or a text locator",
     "BLOB": "a byte that says where the value is, then the bytes or a locator",
     "CLOB": "a byte that says where the value is, then UTF-8 or a locator",
 }
@@ -420,6 +433,8 @@ def _numbers() -> dict[str, object]:
         "lob_capacity": f"{lob.capacity(size):,}",
         "lob_fan_out": f"{lob.fan_out(size):,}",
         "lob_max": f"{lob.LOB_MAX:,}",
+        "array_bits": 8,
+        "array_end": 8 * arrays.END_SIZE,
         "free_lists": segment.FREE_LISTS,
         "room_steps": segment.ROOM_STEPS,
         "entry_map_at": segment.ENTRY_MAP_AT,

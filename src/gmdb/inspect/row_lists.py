@@ -63,7 +63,8 @@ def row_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
 
 
 def listed_type(column: Column) -> ColumnType:
-    """The type that the listing has for a column: large objects are listed as text that says where they are."""
+    """The type that the listing has for a column: large objects are listed as text that says where they are, and
+    arrays as text, too."""
     return TEXT if column.type.may_be_apart else column.type
 
 
@@ -103,6 +104,8 @@ def listed_value(column: Column, value: Any) -> Any:
     """A value as a listing has it."""
     if isinstance(value, Locator):
         return f"{value.length} bytes on pages, from {page_name(value.first_page)} on"
+    if isinstance(value, list):
+        return str(value)
     return value.hex() if column.type.may_be_apart and isinstance(value, bytes) else value
 
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from gmdb import errors
 from gmdb.errors import InterfaceError, TypeMismatch
 from gmdb.format.address import RowId
+from gmdb.format.arrays import decode_array, encode_array
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, numbers_of
 from gmdb.format.lob import TEXT_IN_ROW_MAX, TEXT_LOCATOR
@@ -189,6 +190,9 @@ class LobRowCodec:
                 _VALUE_LENGTH.pack(KINDS.index(value.kind)),
             ]
         column = self._columns[n]
+        if column.type.is_array:
+            whole = encode_array(column.type.element, value)
+            return [_VALUE_LENGTH.pack(len(whole)), whole]
         wanted = str if column.type.is_text else bytes | bytearray | memoryview
         if not isinstance(value, wanted):
             raise TypeMismatch(f"column {column.name}: a {type(value).__name__} is not a {column.type}")
@@ -206,10 +210,15 @@ class LobRowCodec:
                 values[n] = Ahead(number, KINDS[kind])
                 at += 2 * _VALUE_LENGTH.size
             elif length != _NULL:
-                data = body[at : at + length]
-                values[n] = data.decode() if self._columns[n].type.is_text else data
+                values[n] = self._decoded(n, body[at : at + length])
                 at += length
         return tuple(values)
+
+    def _decoded(self, n: int, data: bytes) -> Any:
+        type_ = self._columns[n].type
+        if type_.is_array:
+            return decode_array(type_.element, data)
+        return data.decode() if type_.is_text else data
 
 
 def row_codec(columns: Sequence[Column]) -> RowCodec | LobRowCodec:

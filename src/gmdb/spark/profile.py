@@ -107,15 +107,15 @@ def profile_table(
     exact: bool = False,
     **options: str,
 ) -> TableProfile:
-    """Profile a table's columns; those of large objects only if they are named.
+    """Profile a table's columns; those of large objects and arrays only if they are named.
 
     ``database`` may be a pattern, of databases whose tables are taken together; ``options`` are those of reads.
     """
     if columns:
         chosen = [table.columns[table.position(name)] for name in columns]
     else:
-        chosen = [column for column in table.columns if not column.type.is_lob]
-    left_out = [column.name for column in table.columns if column.type.is_lob and column not in chosen]
+        chosen = [column for column in table.columns if column.type.may_be_key]
+    left_out = [column.name for column in table.columns if not column.type.may_be_key and column not in chosen]
     if not chosen:
         count = read_table(spark, database, table.name, **options).count()
         return TableProfile(table.name, count, exact, [], left_out)

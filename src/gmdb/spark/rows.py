@@ -160,9 +160,10 @@ class RowMaker:
         columns = self.table.columns
         if not any(column.type.may_be_long for column in columns):
             return False
+        from gmdb.tables.arrow.array_columns import as_cells
         from gmdb.tables.arrow.lob_columns import long_texts
 
-        arrays = fit_batch(self.table.name, columns, batch, first_row)
+        arrays = as_cells(columns, fit_batch(self.table.name, columns, batch, first_row))
         return bool(long_texts(columns, arrays, row_size_max(self.form.page_size)))
 
     def complete(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:

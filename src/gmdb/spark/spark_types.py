@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -37,7 +38,7 @@ from pyspark.sql.types import (
 from pyspark.sql.types import BinaryType as BytesType
 
 from gmdb.errors import NoSuchColumn, SchemaMismatch, ValueTooLong
-from gmdb.format.columns import Column, ColumnType
+from gmdb.format.columns import Column, ColumnType, array_of
 from gmdb.tables.catalog.schema import TableDefinition, make_columns
 
 ROWID = Column("_rowid", ColumnType("VARCHAR", 32), nullable=False)  # as SQL's rowid
@@ -64,6 +65,8 @@ _NARROW = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}  # Sp
 
 
 def spark_type(type_: ColumnType) -> DataType:
+    if type_.is_array:
+        return ArrayType(spark_type(type_.element))
     if type_.name == "DECIMAL":
         return DecimalType(type_.length, type_.scale)
     return _SPARK_TYPES[type_.name]
@@ -212,6 +215,8 @@ def _require_fit(table: TableDefinition, column: Column, field: StructField) -> 
 
 def takes(type_: ColumnType, spark_type_: DataType) -> bool:
     """Whether a column of a type can store every value of a Spark type as it is."""
+    if type_.is_array:
+        return isinstance(spark_type_, ArrayType) and takes(type_.element, spark_type_.elementType)
     if type_.name != "DECIMAL":
         return isinstance(spark_type_, _TAKEN[type_.name])
     before_point = type_.length - type_.scale
@@ -237,6 +242,9 @@ def _type_for(table: str, field: StructField, string_length: int | None) -> Colu
         return ColumnType("CLOB") if string_length is None else ColumnType("VARCHAR", string_length)
     if isinstance(data_type, BytesType):
         return ColumnType("BLOB") if string_length is None else ColumnType("VARBINARY", string_length)
+    if isinstance(data_type, ArrayType) and not isinstance(data_type.elementType, ArrayType):
+        element = _type_for(table, StructField(field.name, data_type.elementType), string_length)
+        return array_of({"CLOB": ColumnType("VARCHAR"), "BLOB": ColumnType("VARBINARY")}.get(element.name, element))
     if type(data_type) not in _MADE:
         advice = "cast it, take it apart, or leave it out"
         raise SchemaMismatch(f"table {table}: column {field.name}: gmdb stores no {data_type.simpleString()}; {advice}")

@@ -8,15 +8,16 @@ Invariants
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
 from gmdb.format.columns import ColumnType, encode_text
 from gmdb.process.late_patterns import late_pattern
-from gmdb.sql import numbers, times
+from gmdb.sql import arrays, numbers, times
 from gmdb.sql.types import BYTEA, BYTES, INTEGERS, TEXT, TEXTS, pg_name
 
 Cast = Callable[[Any], Any]
@@ -108,6 +109,9 @@ def read_bytes(text: str) -> bytes:
 def read_text(type_: ColumnType) -> Cast:
     """The function that reads a literal or a text as a value of the type."""
     name = type_.name
+    if type_.is_array:
+        read_element = read_text(type_.element)
+        return lambda text: arrays.read_array(text, read_element)
     if name in INTEGERS:
         return _read_integer(type_)
     if name == "DOUBLE":
@@ -137,6 +141,9 @@ def bytes_text(value: bytes) -> str:
 
 def write_text(type_: ColumnType) -> Cast:
     """The function that writes a value as text; of CHAR without the blanks that fill it up."""
+    if type_.is_array:
+        write = write_element(type_.element)
+        return lambda values: arrays.array_text(values, write)
     writers: dict[str, Cast] = {
         "INT": str,
         "BIGINT": str,
@@ -152,6 +159,11 @@ def write_text(type_: ColumnType) -> Cast:
         "VARBINARY": bytes_text,
     }
     return writers[type_.name]
+
+
+def write_element(type_: ColumnType) -> Cast:
+    """The function that writes an element of an array as text."""
+    return (lambda value: "t" if value else "f") if type_.name == "BOOLEAN" else write_text(type_)
 
 
 # ---- fitting a value into a type's length
@@ -185,11 +197,22 @@ def fit_bytes(type_: ColumnType) -> Cast:
 
 def receive_parameter(type_: ColumnType) -> Cast | None:
     """The function that converts a parameter's value of a type to one that expressions use; None: none is needed."""
+    if type_.is_array:
+        return partial(_receive_array, type_.element)
     if type_.name == "DECIMAL":
         return lambda value: _all_digits(value, type_.scale)
     if type_.name == "VARBINARY":
         return bytes
     return times.interval_of if type_.name == "INTERVAL" else None
+
+
+def _receive_array(element: ColumnType, values: Sequence[Any]) -> tuple[Any, ...]:
+    """A list as an array of just this type, to whose elements it came by its own ones."""
+    take, receive = TAKEN[element.name], receive_parameter(element)
+    if element.name in TEXTS:
+        return tuple(values)
+    taken = (None if value is None else take(value) for value in values)
+    return tuple(taken) if receive is None else tuple(None if one is None else receive(one) for one in taken)
 
 
 def _all_digits(value: Decimal | int, scale: int) -> Decimal:
@@ -205,6 +228,8 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
     """
     read = read_text(type_)
     name = type_.name
+    if type_.is_array:
+        return _accept_array(type_, label, read)
     fit = numbers.fit_to(type_) if name == "DECIMAL" else None
 
     def accept(value: Any) -> Any:
@@ -221,6 +246,19 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
         if name in INTEGERS and not INTEGERS[name][0] <= taken <= INTEGERS[name][1]:
             raise ValueOutOfRange(f"parameter {label} is {value!r}, which is out of range for type {pg_name(type_)}")
         return taken
+
+    return accept
+
+
+def _accept_array(type_: ColumnType, label: str, read: Cast) -> Cast:
+    accept_element = accept_parameter(type_.element, f"{label}, an element,")
+
+    def accept(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(map(accept_element, value))
+        if value is None or isinstance(value, str):
+            return None if value is None else read(value)
+        raise TypeMismatch(f"parameter {label} is {value!r}, but the statement needs a list: {pg_name(type_)}")
 
     return accept
 

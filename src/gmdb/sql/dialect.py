@@ -55,6 +55,8 @@ def _alter_expression_sql(generator: Any, node: AlterExpression) -> str:
 class GmdbSql(Postgres):
     """The dialect of gmdb's statements."""
 
+    INDEX_OFFSET = 0  # subscripts stay what they are
+
     class Tokenizer(Postgres.Tokenizer):
         """A tokenizer that distinguishes large objects from bytes and texts within rows."""
 
@@ -229,6 +231,11 @@ class GmdbSql(Postgres):
                 self._retreat(start)
             return super()._parse_type(parse_interval, fallback_to_identifier)
 
+        def _parse_bracket(self, this: Any = None) -> Any:
+            if this is None and self._curr is not None and self._curr.token_type == TokenType.L_BRACKET:
+                self.raise_error("an array is written as ARRAY[...], and has one dimension", self._curr)
+            return super()._parse_bracket(this)
+
         def _parse_null(self) -> Any:
             is_unknown = self._curr is not None and self._curr.token_type == TokenType.UNKNOWN
             node = super()._parse_null()
@@ -353,6 +360,21 @@ _TYPES = frozenset({*GmdbSql.Parser.TYPE_TOKENS, *GmdbSql.Parser.ENUM_TYPE_TOKEN
 }
 
 
+def _with_brackets(tokens: list[Any]) -> list[Any]:
+    """Tokens in which the type ``int array`` is ``int[]``, which it means."""
+    if not any(token.token_type == TokenType.ARRAY for token in tokens):
+        return tokens
+    written: list[Any] = []
+    for number, token in enumerate(tokens):
+        before = tokens[number - 1].token_type if number else TokenType.SEMICOLON
+        if token.token_type == TokenType.ARRAY and (before in _TYPES or before == TokenType.R_PAREN):
+            place = token.line, token.col, token.start, token.end
+            written += [Token(TokenType.L_BRACKET, "[", *place), Token(TokenType.R_BRACKET, "]", *place)]
+        else:
+            written.append(token)
+    return written
+
+
 def parse(text: str) -> list[exp.Expr]:
     """The statements of a text.  Raises InvalidSyntax with the place of what cannot be read."""
     return _parsed(text, 0)
@@ -385,7 +407,7 @@ def tokens_of(text: str) -> list[Any]:
 def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
     try:
         reader = GmdbSql()
-        tokens = _with_tables_written_out(tokens_of(text))
+        tokens = _with_brackets(_with_tables_written_out(tokens_of(text)))
         require_finished(tokens, text)
         require_order(tokens)
         trees = [tree for tree in reader.parser().parse(tokens, text) if tree is not None]

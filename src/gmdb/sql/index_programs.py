@@ -114,7 +114,7 @@ class _Compiler:
         types = [self._stored[column].type for column in (one, other)]
         if types[0] != types[1] and {type_.name for type_ in types} != {"VARCHAR"}:
             self._refuse(part, f"compares {types[0]} with {types[1]}")
-        if types[0].is_lob:
+        if not types[0].may_be_key:
             self._refuse(part)
         numbers = {"column": self._numbers[one], "operand": self._numbers[other]}
         order = int(order_of(self._stored[one]))
@@ -122,6 +122,8 @@ class _Compiler:
 
     def _compare(self, column: tree.Column, symbol: str, value: tree.Constant, part: Expression) -> None:
         stored = self._stored[column]
+        if not stored.type.may_be_key:
+            self._refuse(part)
         if value.value is None:
             self._put(ProgramOperation.TRUTH, which=1 << Truth.UNKNOWN)
             return

@@ -293,6 +293,19 @@ class Series(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Unnest(Relation):
+    """The elements of arrays side by side, NULL where one has no more; ``number``: their places, from 1."""
+
+    arrays: tuple[Expression, ...]
+    elements: tuple[Column, ...]
+    number: Column | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.elements if self.number is None else (*self.elements, self.number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Values(Relation):
     rows: tuple[tuple[Expression, ...], ...]
     columns: tuple[Column, ...]

@@ -11,6 +11,7 @@ The type None is that of NULL, of a string literal and of a parameter until thei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from gmdb.errors import SchemaError, TypeMismatch, UnsupportedExpression, ValueOutOfRange
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, make_type
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of, make_type
 from gmdb.sql.dialect import place
 from gmdb.tables.access.lob_files import is_file
 
@@ -127,6 +128,8 @@ def type_of_value(value: Any) -> ColumnType | None:
         if value.tzinfo is not None:
             raise TypeMismatch(f"{value!r} has a zone, but a TIMESTAMP has none. Use value.replace(tzinfo=None)")
         return TIMESTAMP
+    if isinstance(value, list | tuple):
+        return _type_of_elements(value)
     type_ = next((type_ for kind, type_ in _PYTHON_TYPES.items() if isinstance(value, kind)), None)
     if type_ is None and is_file(value):
         return FILE
@@ -135,11 +138,44 @@ def type_of_value(value: Any) -> ColumnType | None:
     return type_
 
 
+def _type_of_elements(values: Sequence[Any]) -> ColumnType | None:
+    """The type of an array that is given as a list; None if no element tells.  Texts in it are just that."""
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return None
+    if kinds == {str}:
+        return array_of(TEXT)
+    if kinds == {int}:
+        known = [value for value in values if value is not None]
+        types = [type_of_value(min(known)), type_of_value(max(known))]
+    else:
+        types = list({type_of_value(value) or TEXT for value in values if value is not None})
+    if any(type_ is not None and type_.is_array for type_ in types):
+        raise TypeMismatch(f"an array has one dimension: a parameter cannot be {values!r}")
+    try:
+        element = common_type(types)
+    except ValueError as error:
+        raise TypeMismatch(f"the elements of an array are of one type, but a parameter has {error}") from None
+    assert element is not None
+    return array_of(element)
+
+
+def is_array(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.is_array
+
+
 def beside(type_: ColumnType, text: str | None = None) -> ColumnType:
     """The type that an open value, a literal of this text if it is known, takes beside a value of a known type."""
+    if type_.is_array:
+        return array_of(beside(type_.element, _longest_scale(text)))
     if type_.name == "DECIMAL":
         return numeric(scale_of_text(text, type_.scale))
     return _LONGEST.get(type_.name, type_)
+
+
+def unlimited(type_: ColumnType) -> ColumnType:
+    """A type of texts or bytes without its length; any other itself."""
+    return array_of(unlimited(type_.element)) if type_.is_array else _LONGEST.get(type_.name, type_)
 
 
 def scale_of_text(text: str | None, otherwise: int = 0) -> int:
@@ -153,8 +189,17 @@ def scale_of_text(text: str | None, otherwise: int = 0) -> int:
     return min(max(0, -exponent), DECIMAL_DIGITS_MAX) if isinstance(exponent, int) else otherwise
 
 
+def _longest_scale(text: str | None) -> str | None:
+    """Of the texts of an array's elements, the one with the most digits behind the point."""
+    if text is None:
+        return None
+    return max(re.split(r"[{},\"]", text), key=scale_of_text, default=None)
+
+
 def pg_name(type_: ColumnType | None) -> str:
     """What PostgreSQL calls the type."""
+    if type_ is not None and type_.is_array:
+        return f"{pg_name(type_.element)}[]"
     return "unknown" if type_ is None else "text" if type_ == TEXT else CALLED[type_.name].name
 
 
@@ -165,6 +210,8 @@ def within(type_: ColumnType) -> ColumnType:
 
 def category(type_: ColumnType) -> str:
     """The family within which types turn into one another."""
+    if type_.is_array:
+        return f"arrays of {category(type_.element)}"
     called = CALLED.get(type_.name)
     return type_.name if called is None or not called.family else called.family
 
@@ -173,6 +220,8 @@ def turns_into(source: ColumnType | None, target: ColumnType) -> bool:
     """Whether a value is converted to the target's type without a cast."""
     if source is None or source.name == target.name or (source.name, target.name) == ("DATE", "TIMESTAMP"):
         return True
+    if source.is_array and target.is_array:
+        return turns_into(source.element, target.element)
     if source.name in NUMBERS and target.name in NUMBERS:
         return NUMBERS.index(source.name) < NUMBERS.index(target.name)
     return category(source) == category(target) in ("text", "bytes")
@@ -189,6 +238,9 @@ def common_type(types: Sequence[ColumnType | None]) -> ColumnType | None:
             raise ValueError(f"{chosen} and {type_}")
         if turns_into(chosen, type_) and not turns_into(type_, chosen):
             chosen = type_
+    if chosen.is_array:
+        element = common_type([type_.element for type_ in known])
+        return None if element is None else array_of(element)
     same = [type_ for type_ in known if type_.name == chosen.name]
     if chosen.name == "DECIMAL":
         exact = [as_decimal(type_) for type_ in known]
@@ -199,10 +251,27 @@ def common_type(types: Sequence[ColumnType | None]) -> ColumnType | None:
     return chosen
 
 
+def _array_from(node: exp.DataType) -> tuple[ColumnType, bool]:
+    """``type_from``, of ``int[]``."""
+    line, column = place(node)
+    if node.args.get("values"):
+        raise UnsupportedExpression("an array has any number of elements", line, column, "Write [] without a number")
+    inner = node.expressions[0] if node.expressions else None
+    if not isinstance(inner, exp.DataType):
+        raise UnsupportedExpression("an array's type names that of its elements", line, column, "Write INT[]")
+    element, limited = type_from(inner)
+    try:
+        return array_of(element), limited
+    except SchemaError as error:
+        raise UnsupportedExpression(str(error), line, column) from None
+
+
 def type_from(node: exp.DataType) -> tuple[ColumnType, bool]:
     """The type that a cast or a definition names, and whether a DECIMAL's digits were given with it."""
     name = node.this.name if isinstance(node.this, exp.DType) else str(node.this)
     line, column = place(node)
+    if name == "ARRAY":
+        return _array_from(node)
     try:
         numbers = [int(parameter.this.name) for parameter in node.expressions]
     except (ValueError, AttributeError):
@@ -221,4 +290,5 @@ def type_from(node: exp.DataType) -> tuple[ColumnType, bool]:
     except SchemaError as error:
         raise UnsupportedExpression(str(error), line, column) from None
     known = "INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, CHAR(n), VARCHAR(n), TEXT, BYTEA, CLOB, BLOB"
+    known += ", and arrays, such as INT[]"
     raise UnsupportedExpression(f"there is no type {node.sql('postgres')}", line, column, f"The types are {known}")

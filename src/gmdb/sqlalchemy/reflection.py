@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time
 from typing import Any
 
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.engine import reflection
 from sqlalchemy.sql.compiler import GenericTypeCompiler
@@ -124,6 +125,11 @@ class TypeCompiler(GenericTypeCompiler):
     def visit_VARCHAR(self, type_: Any, **_given: Any) -> str:  # noqa: N802
         return f"VARCHAR({type_.length})" if type_.length else TEXT
 
+    def visit_ARRAY(self, type_: Any, **options: Any) -> str:  # noqa: N802
+        if (type_.dimensions or 1) > 1:
+            raise exc.CompileError(f"an array of gmdb's has one dimension, not {type_.dimensions}")
+        return f"{self.process(type_.item_type, **options)}[]"
+
     visit_NVARCHAR = visit_VARCHAR  # noqa: N815
 
     def visit_CHAR(self, type_: Any, **_given: Any) -> str:  # noqa: N802
@@ -143,6 +149,7 @@ class TypeCompiler(GenericTypeCompiler):
 
 
 IMPLEMENTATIONS = {
+    sqltypes.ARRAY: ARRAY,
     sqltypes.Date: Date,
     sqltypes.DateTime: DateTime,
     sqltypes.Time: Time,
@@ -169,6 +176,8 @@ SIZED: dict[str, Any] = {
 
 def reflected(type_: ColumnType) -> sqltypes.TypeEngine[Any]:
     """A column's type, for SQLAlchemy."""
+    if type_.is_array:
+        return ARRAY(reflected(type_.element))
     if type_.name == "DECIMAL":
         return sqltypes.NUMERIC(type_.length, type_.scale)
     if type_ in (ColumnType("VARCHAR"), _OLDER_TEXT):

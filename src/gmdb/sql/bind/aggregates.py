@@ -20,10 +20,10 @@ from gmdb.sql.bind.coercion import assign, coerce, described, settled
 from gmdb.sql.bind.expressions import bind, condition, handles
 from gmdb.sql.bind.scope import Scope, WindowCalls
 from gmdb.sql.dialect import place
-from gmdb.sql.operations.aggregates import AGGREGATES, WINDOW_ONLY
+from gmdb.sql.operations.aggregates import AGGREGATES, SORTED, WINDOW_ONLY
 from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Expression, Frame, SortKey, WindowCall
-from gmdb.sql.types import BIGINT, INTERVAL, is_integer, is_moment, is_number, pg_name
+from gmdb.sql.types import BIGINT, INTERVAL, is_array, is_integer, is_moment, is_number, pg_name
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -147,7 +147,8 @@ def _bound_call(
     if call.is_star or values or call.name != "count":
         descending = bool(within) and within[0].descending
         types = [one.type for one in values]
-        aggregation = operations.aggregation(call.name, types, is_window, descending)
+        is_sorted = call.distinct and not order and call.name == "array_agg"  # to find what is there twice
+        aggregation = operations.aggregation(SORTED if is_sorted else call.name, types, is_window, descending)
     if aggregation is None or aggregation.ordered != bool(within):
         hint = "It takes WITHIN GROUP (ORDER BY ...)" if aggregation is not None and aggregation.ordered else ""
         types_ = ", ".join(map(described, values))
@@ -166,6 +167,8 @@ def _hint(call: _Call, values: Sequence[Expression]) -> str:
         return "Use greatest or least for several values"
     if values and values[0].type is None:
         return "Say what it is, such as CAST(? AS INT)"
+    if call.name == "array_agg" and values and is_array(values[0].type):
+        return "Arrays have one dimension"
     return "string_agg takes a text and a separator" if call.name == "string_agg" else ""
 
 

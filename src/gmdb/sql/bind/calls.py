@@ -11,10 +11,21 @@ from sqlglot import exp
 from gmdb.errors import IllTyped, NoSuchFunction, UnsupportedExpression
 from gmdb.sql import operations, tree
 from gmdb.sql.bind.coercion import apply, assign, comparison_of_rows, same_type
-from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, Handler, InQuery, Quantified, bind, handles, now, row
+from gmdb.sql.bind.expressions import (
+    COMPARISONS,
+    ExistsQuery,
+    Handler,
+    InQuery,
+    Quantified,
+    bind,
+    handles,
+    now,
+    quantifier,
+    row,
+)
 from gmdb.sql.bind.scope import references
 from gmdb.sql.bind.standard_views import CATALOG_NAME
-from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.dialect import place
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
 from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, pg_name
@@ -237,19 +248,25 @@ def _in(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 
 @handles(Quantified)
 def _quantified(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    """a < ANY (query), a < ALL (query)."""
+    """a < ANY (query), a < ALL (array)."""
     values = row(binder, syntax.need("this", "a value"), scope)
     side = syntax.need("expression", "a query")
+    every = quantifier(side) == "all"
     with reading(side) as part:
         query = part.need("this", "a query")
+        if isinstance(side, exp.Anonymous):
+            (query,) = part.list("expressions")
+    symbol = COMPARISONS[type(syntax.node)]
     while isinstance(query, exp.Paren):
         with reading(query) as part:
             query = part.need("this", "a query")
-    if not isinstance(query, exp.Query | exp.Values):
-        shown = side.sql(dialect=GmdbSql)[:60]
-        raise UnsupportedExpression(f"{shown} takes a query; there are no arrays", *place(side), "Use IN (...)")
-    every = isinstance(side, exp.All)
-    return _compared(binder, values, COMPARISONS[type(syntax.node)], query, every, syntax.node, scope)
+    if isinstance(query, exp.Query | exp.Values):
+        return _compared(binder, values, symbol, query, every, syntax.node, scope)
+    from gmdb.sql.bind.arrays import quantified
+
+    if len(values) != 1:
+        raise UnsupportedExpression("a row of values is compared with a query", *place(side))
+    return quantified(binder, symbol, every, values[0], query, syntax.node, scope)
 
 
 def _compared(

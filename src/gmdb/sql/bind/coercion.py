@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.errors import DataError, IllTyped, ValueOutOfRange
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import operations, tree, types
 from gmdb.sql.dialect import place
@@ -201,7 +201,7 @@ def coerce(expression: Expression, type_: ColumnType, node: exp.Expr) -> Express
 def _is_alike(source: ColumnType, type_: ColumnType) -> bool:
     """Whether a value of one type is a value of the other as it is; lengths are limits of columns and casts only."""
     if source.name == type_.name:
-        return source.name != "DECIMAL" or source.scale == type_.scale
+        return source.name not in ("DECIMAL", "DECIMAL[]") or source.scale == type_.scale
     return source.name in BYTES and type_.name in BYTES
 
 
@@ -360,8 +360,8 @@ def negation(expression: Expression, node: exp.Expr) -> Expression:
 
 def convert(expression: Expression, type_: ColumnType, node: exp.Expr, limited: bool = True) -> Expression:
     """CAST(expression AS type).  ``limited``: the digits of a DECIMAL were given with it."""
-    if type_.name == "DECIMAL" and not limited:
-        type_ = _decimal_without_digits(expression)
+    if not limited:
+        type_ = _decimal_without_digits(expression, type_)
     if expression.type is None:
         if not _is_cut(expression, type_):
             return _given_a_type(expression, type_, node)
@@ -381,12 +381,20 @@ def _is_cut(expression: Expression, type_: ColumnType) -> bool:
     return type_.name in (*TEXTS, *BYTES) or (isinstance(expression, Parameter) and type_.name == "DECIMAL")
 
 
-def _decimal_without_digits(expression: Expression) -> ColumnType:
+def _decimal_without_digits(expression: Expression, target: ColumnType) -> ColumnType:
     """The type that a cast to ``numeric`` gives: that of the value, as far as it is known beforehand."""
     source = expression.type
+    if target.is_array:
+        if source is not None and source.is_array and source.element.name in (*INTEGERS, "DECIMAL"):
+            return array_of(types.as_decimal(source.element))
+        return types.beside(target, _text(expression))
     if source is not None and (source.name == "DECIMAL" or source.name in INTEGERS):
         return types.as_decimal(source)
     return types.numeric(types.scale_of_text(_text(expression)))
+
+
+def _uncut(target: ColumnType) -> ColumnType:
+    return types.unlimited(target) if target.is_array else TEXT
 
 
 def assign(expression: Expression, target: ColumnType, node: exp.Expr) -> Expression:
@@ -399,7 +407,8 @@ def assign(expression: Expression, target: ColumnType, node: exp.Expr) -> Expres
     if isinstance(expression, Parameter) and isinstance(unwrapped(node), exp.Placeholder):
         return Parameter(target, expression.key)
     if expression.type is None:
-        expression = _given_a_type(expression, TEXT if target.name in TEXTS else target, node)
+        is_cut = target.is_array or target.name in TEXTS  # by reading, but an assignment refuses what is too long
+        expression = _given_a_type(expression, _uncut(target) if is_cut else target, node)
     if expression.type == target:
         return expression
     operation = operations.assignment(expression.type, target)

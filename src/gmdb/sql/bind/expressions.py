@@ -52,6 +52,9 @@ OPERATORS: dict[type, str] = {
     exp.DPipe: "||",
     exp.RegexpLike: "~",
     exp.RegexpILike: "~*",
+    exp.ArrayContainsAll: "@>",
+    exp.ArrayContainedBy: "<@",
+    exp.ArrayOverlaps: "&&",
 }
 COMPARISONS: dict[type, str] = {
     exp.EQ: "=",
@@ -107,9 +110,17 @@ def _kind(node: exp.Expr) -> type:
     if isinstance(node, exp.Anonymous) and node.name.lower() == "exists" and len(node.expressions) == 1:
         is_query = isinstance(node.expressions[0].unnest(), exp.Query | exp.Values)
         return ExistsQuery if is_query else exp.Anonymous
-    if type(node) in COMPARISONS and isinstance(node.expression, exp.Any | exp.All):
+    if type(node) in COMPARISONS and quantifier(node.expression) is not None:
         return Quantified
     return type(node)
+
+
+def quantifier(node: exp.Expr) -> str | None:
+    """``any`` or ``all``, if a side of a comparison is that of a query or an array; the parser has several nodes."""
+    if isinstance(node, exp.Any | exp.All):
+        return "all" if isinstance(node, exp.All) else "any"
+    name = node.name.lower() if isinstance(node, exp.Anonymous) and len(node.expressions) == 1 else ""
+    return {"any": "any", "some": "any", "all": "all"}.get(name)
 
 
 def condition(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
@@ -476,8 +487,11 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 
 @handles(exp.Cast)
 def _cast(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    value = bind(binder, syntax.need("this", "a value"), scope)
+    inner = syntax.need("this", "a value")
     type_, limited = named_type(syntax.need("to", "a type"))
+    if type_.is_array and isinstance(inner, exp.Array) and not inner.expressions:  # which has no type of its own
+        return Constant(type_, ())
+    value = bind(binder, inner, scope)
     return coercion.convert(value, types.within(type_), syntax.node, limited)
 
 
@@ -487,7 +501,10 @@ def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:
         raise UnsupportedExpression(f"there is no type {node.sql(dialect=GmdbSql)}", *place(node))
     with reading(node) as syntax:
         syntax.take("this")
+        syntax.ignore("nested", "values")  # of an array, about which type_from asks
         for one in syntax.list("expressions"):
+            if isinstance(one, exp.DataType):
+                named_type(one)
             if isinstance(one, exp.DataTypeParam):
                 with reading(one) as part:
                     part.take("this")

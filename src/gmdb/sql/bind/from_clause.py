@@ -21,6 +21,7 @@ from gmdb.errors import (
 )
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
+from gmdb.sql.bind.arrays import SUBSCRIPTS, UNNEST, subscripts, unnest
 from gmdb.sql.bind.coercion import coerce, comparison, same_type
 from gmdb.sql.bind.expressions import bind, condition
 from gmdb.sql.bind.scope import Item, Named, Scope, item_of, nearest, new_table, where
@@ -172,9 +173,14 @@ def _plain_item(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Rel
     node = syntax.node
     if isinstance(node, exp.Table):
         return _table(binder, syntax, left, into)
+    if isinstance(node, exp.Unnest):
+        return _unnest(binder, syntax, _alias(syntax), _lateral_scope(left, into), into)
     if isinstance(node, exp.Lateral):
         syntax.ignore("view", "outer")  # of another dialect; not set
         inner = syntax.need("this", "a query")
+        if isinstance(inner, exp.Unnest):
+            with reading(inner) as part:
+                return _unnest(binder, part, _alias(syntax), _lateral_scope(left, into), into)
         if isinstance(inner, exp.Anonymous):
             return _function(binder, inner, _alias(syntax), left, into)
         return _derived(binder, inner, _alias(syntax), Scope(_lateral_scope(left, into)), into)
@@ -291,8 +297,10 @@ def _function(binder: Binder, node: exp.Anonymous, alias: _Alias, left: Scope, i
         name = syntax.need("this", "a name")
         name = folded(name) if isinstance(name, exp.Identifier) else str(name).lower()
         arguments = syntax.list("expressions")
-    if name == _SERIES:
-        return _series(binder, node, arguments, alias, left, into)
+    if name in (_SERIES, SUBSCRIPTS):
+        return _series(binder, node, name, arguments, alias, left, into)
+    if name == UNNEST:
+        return _unnested(binder, node, arguments, alias, False, left, into)
     values: list[Any] = []
     options: dict[str, Any] = {}
     for one in arguments:
@@ -333,19 +341,50 @@ def _listing(
     return tree.Listing(name, columns, tuple(values), tuple(options.items()), binder.catalog.is_view(name))
 
 
-def _series(
-    binder: Binder, node: exp.Expr, arguments: Sequence[exp.Expr], alias: _Alias, left: Scope, into: Scope
+def _unnest(binder: Binder, syntax: Syntax, alias: _Alias, left: Scope, into: Scope) -> Relation:
+    """unnest(...), of which the parser takes the last of the names for that of WITH ORDINALITY."""
+    number = syntax.take("offset")
+    if isinstance(number, exp.Identifier):
+        alias = _Alias(alias.name, (*alias.columns, folded(number)), alias.node)
+    return _unnested(binder, syntax.node, syntax.list("expressions"), alias, number is not None, left, into)
+
+
+def _unnested(
+    binder: Binder,
+    node: exp.Expr,
+    arguments: Sequence[exp.Expr],
+    alias: _Alias,
+    with_number: bool,
+    left: Scope,
+    into: Scope,
 ) -> Relation:
-    """generate_series of integers."""
-    if len(arguments) not in (2, 3):
+    relation = unnest(binder, node, arguments, alias.columns, alias.name or UNNEST, left, with_number)
+    into.add(item_of(alias.name or UNNEST, relation.columns))
+    return relation
+
+
+def _series(
+    binder: Binder,
+    node: exp.Expr,
+    name: str,
+    arguments: Sequence[exp.Expr],
+    alias: _Alias,
+    left: Scope,
+    into: Scope,
+) -> Relation:
+    """generate_series of integers, or those of an array's subscripts."""
+    if name == _SERIES and len(arguments) not in (2, 3):
         raise IllTyped(f"{_SERIES} takes a first number, a last one and perhaps a step", *place(node))
-    bounds = [bind(binder, one, left) for one in arguments]
+    if name == _SERIES:
+        bounds = [bind(binder, one, left) for one in arguments]
+    else:
+        bounds = list(subscripts(binder, node, arguments, left))
     type_ = BIGINT if any(one.type == BIGINT for one in bounds) else INT
     start, stop, *step = (coerce(one, type_, node) for one in bounds)
     if len(alias.columns) > 1:
         raise StatementError(f"{len(alias.columns)} names for 1 columns", *place(node))
-    column = Column((*alias.columns, alias.name or _SERIES)[0], type_)
-    into.add(item_of(alias.name or _SERIES, [column]))
+    column = Column((*alias.columns, alias.name or name)[0], type_)
+    into.add(item_of(alias.name or name, [column]))
     return tree.Series(start, stop, step[0] if step else Constant(type_, 1), column)
 
 

@@ -16,7 +16,7 @@ from gmdb.errors import IllTyped, StatementError, TableExists, UnsupportedExpres
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
-from gmdb.sql.bind import aggregates, calls  # noqa: F401 - they register what they know
+from gmdb.sql.bind import aggregates, arrays, calls  # noqa: F401 - they register what they know
 from gmdb.sql.bind.binder import Bound, ChangeSource
 from gmdb.sql.bind.coercion import coerce, convert, same_type, settled
 from gmdb.sql.bind.expressions import bind

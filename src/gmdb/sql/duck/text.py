@@ -124,6 +124,7 @@ class Writer(Values):
             tree.Input: self._read,
             Materialized: self._read,
             tree.Series: self._series,
+            tree.Unnest: self._unnest,
             tree.Values: self._values,
             tree.Filter: self._filter,
             tree.Project: self._project,
@@ -209,6 +210,15 @@ class Writer(Values):
         rows = f"SELECT unnest({numbers}) AS g" if is_for_each else f"SELECT g FROM {numbers} AS s(g)"
         name = self.name(relation.column)
         return _Select((relation.column,), f"(SELECT CAST(g AS {duck_type(type_)}) AS {name} FROM ({rows})) AS {own}")
+
+    def _unnest(self, relation: tree.Unnest) -> _Select:
+        arrays = [self.value(one) for one in relation.arrays]
+        outputs = [f"unnest({array}) AS {self.name(c)}" for array, c in zip(arrays, relation.elements, strict=True)]
+        if relation.number is not None:
+            lengths = ", ".join(f"coalesce(len({array}), 0)" for array in arrays)
+            longest = f"greatest({lengths})" if len(arrays) > 1 else lengths
+            outputs.append(f"unnest(range(1, CAST({longest} + 1 AS BIGINT))) AS {self.name(relation.number)}")
+        return _Select(relation.columns, f"(SELECT {', '.join(outputs)}) AS {self._fresh()}")
 
     def _values(self, relation: tree.Values) -> _Select:
         types = [column.type for column in relation.columns]

@@ -14,6 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InternalError
@@ -47,6 +48,8 @@ _guard = threading.Lock()
 
 def duck_type(type_: ColumnType) -> str:
     """What DuckDB calls a type."""
+    if type_.is_array:
+        return f"{duck_type(type_.element)}[]"
     if type_.name == "DECIMAL":
         return f"DECIMAL({type_.length},{type_.scale})"
     return "BLOB" if type_.name in _BYTES else _NAMES.get(type_.name, type_.name)
@@ -80,14 +83,15 @@ class Functions:
             for one, type_ in zip(names, operation.takes, strict=True)
         )
         call = f"{name}_in_python({arguments})"
-        value = {"DOUBLE": f"CAST({call} AS DOUBLE)", "INTERVAL": f"gm_interval({call})"}.get(
-            operation.gives.name, call
-        )
+        gives = operation.gives
+        value = f"gm_interval({call})" if gives.name == "INTERVAL" else call
+        if _comes_as_text(gives):
+            value = f"CAST({call} AS {duck_type(gives)})"
         self._instance.create_function(
             f"{name}_in_python",
             as_function(operation),
             [_passed(type_) for type_ in operation.takes],
-            "VARCHAR" if operation.gives.name == "DOUBLE" else _passed(operation.gives),
+            duck_type(gives).replace("DOUBLE", "VARCHAR") if _comes_as_text(gives) else _passed(gives),
             null_handling=_special(),
             side_effects=operation.volatile,
         )
@@ -111,15 +115,32 @@ def as_function(operation: Operation) -> Callable[..., Any]:
     pairs = zip(names, operation.takes, strict=True)
     values = [f"interval({one})" if type_.name == "INTERVAL" else one for one, type_ in pairs]
     value = f"function({', '.join(values)})"
-    if operation.gives.name in ("DOUBLE", "INTERVAL"):
+    passed = _passing(operation.gives)
+    if passed is not None:
         value = f"passed({value})"
     nothing = " or ".join(f"{one} is None" for one in names)
     text = f"lambda {', '.join(names)}: " + (f"None if {nothing} else {value}" if operation.strict and names else value)
-    passed = _double_text if operation.gives.name == "DOUBLE" else _interval_parts
     function: Callable[..., Any] = eval(
         text, {"function": function_of(operation), "interval": _interval, "passed": passed}
     )
     return function
+
+
+def _comes_as_text(type_: ColumnType) -> bool:
+    """Whether Python gives DOUBLEs, by themselves or in an array."""
+    return type_.name in ("DOUBLE", "DOUBLE[]")
+
+
+def _passing(type_: ColumnType) -> Callable[[Any], Any] | None:
+    """What makes a value of a type one that DuckDB takes; None: it does as it is."""
+    if type_.is_array:
+        return partial(_passed_list, _passing(type_.element))
+    by_name: dict[str, Callable[[Any], Any]] = {"DOUBLE": _double_text, "INTERVAL": _interval_parts}
+    return by_name.get(type_.name)
+
+
+def _passed_list(one: Callable[[Any], Any] | None, values: Sequence[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values if one is None else map(one, values))
 
 
 def _interval(parts: Sequence[int] | None) -> Interval | None:
@@ -144,6 +165,8 @@ def parameter_value(value: Any) -> Any:
         return repr(value)
     if isinstance(value, Interval):
         return _interval_parts(value)
+    if isinstance(value, list | tuple):
+        return [parameter_value(one) for one in value]
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, int | str | bytes | None):
@@ -220,6 +243,8 @@ def literal(value: Any, type_: ColumnType) -> str:
     name = duck_type(type_)
     if value is None:
         return f"NULL::{name}"
+    if type_.is_array:
+        return f"[{', '.join(literal(one, type_.element) for one in value)}]::{name}"
     if isinstance(value, bool):
         return f"{value}::{name}"  # bare ones are refused in ORDER BY
     if type_.name == "INTERVAL":
@@ -357,7 +382,8 @@ class Values(ABC):
             function = function_name(operation)
         if template is None:
             return f"{function}({', '.join(arguments)})"
-        return f"({written(template, arguments, function)})"
+        is_apart = "lambda" in template and any(map(tree.has_queries, one.arguments))  # DuckDB takes none in there
+        return f"({written(template, arguments, function, is_apart)})"
 
     # ---- comparisons with all rows of a query
 
@@ -430,7 +456,7 @@ class Values(ABC):
                 return text
             return self.name(parts.setdefault(text, Column("part", one.type)))
 
-        return f"({_filled(_with_calls(one.aggregation.duck, call), values)})"
+        return f"({_with_calls(one.aggregation.duck, call, values)})"
 
     def _over(self, one: tree.WindowCall) -> str:
         parts = []
@@ -474,17 +500,17 @@ def is_formula(one: tree.Aggregate | tree.WindowCall) -> bool:
     return one.aggregation.duck.count("{call:") > 1
 
 
-def _with_calls(template: str, call: Callable[[str, str], str]) -> str:
-    """An aggregate's template with its ``{call:name(arguments)}`` written."""
+def _with_calls(template: str, call: Callable[[str, str], str], values: Sequence[str]) -> str:
+    """An aggregate's template with its ``{call:name(arguments)}`` written, and with values elsewhere."""
     sql = ""
     while "{call:" in template:
         before, _, rest = template.partition("{call:")
         depth = 1
         end = next(n for n, letter in enumerate(rest) if (depth := depth + (letter == "{") - (letter == "}")) == 0)
         name, arguments = rest[:end].split("(", 1)
-        sql += before + call(name, arguments[:-1])
+        sql += _filled(before, values) + call(name, arguments[:-1])
         template = rest[end + 1 :]
-    return sql + template
+    return sql + _filled(template, values)
 
 
 def _filled(template: str, values: Sequence[str]) -> str:

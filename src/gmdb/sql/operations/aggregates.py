@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.errors import SchemaError
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of
 from gmdb.sql import numbers
 from gmdb.sql.operations.macros import failure
-from gmdb.sql.operations.operators import KEYS, long_division, with_point
+from gmdb.sql.operations.operators import key_of, long_division, with_point
 from gmdb.sql.operations.registry import Aggregation, Fold
 from gmdb.sql.types import (
     BIGINT,
@@ -36,6 +37,7 @@ from gmdb.sql.types import (
     is_text,
     numeric,
     turns_into,
+    unlimited,
 )
 
 _SQUARE_SCALE = 8  # of the variance of BIGINTs, which may have 30 digits before the point
@@ -58,7 +60,20 @@ _EXTREMES = ("min", "max", "any_value")
 _ORDERED = ("percentile_cont", "percentile_disc", "mode")
 _RANKS = {"row_number": BIGINT, "rank": BIGINT, "dense_rank": BIGINT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}
 _OF_ROWS = ("ntile", "lag", "lead", "first_value", "last_value", "nth_value")
-AGGREGATES = ("count", "sum", "avg", "string_agg", *_SPREADS, *_PAIRS, *_BITS, *_TRUTHS, *_EXTREMES, *_ORDERED)
+AGGREGATES = (
+    "count",
+    "sum",
+    "avg",
+    "string_agg",
+    "array_agg",
+    *_SPREADS,
+    *_PAIRS,
+    *_BITS,
+    *_TRUTHS,
+    *_EXTREMES,
+    *_ORDERED,
+)
+SORTED = "array_agg, sorted"  # what array_agg is with DISTINCT
 WINDOW_ONLY = (*_RANKS, *_OF_ROWS)
 
 Types = Sequence[ColumnType | None]
@@ -83,6 +98,8 @@ def aggregation(name: str, types: Types, window: bool = False, descending: bool 
     if len(types) != 1:
         return None
     type_ = types[0]
+    if name in ("array_agg", SORTED):
+        return _array_agg(name, type_ or TEXT)
     if name in _TRUTHS:
         return _truth(name) if type_ in (None, BOOLEAN) else None
     if name in _EXTREMES:
@@ -213,7 +230,7 @@ def _extreme(name: str, type_: ColumnType) -> Aggregation | None:
     if name == "any_value":
         return Aggregation(name, (gives,), gives, "{call:any_value({0})}", Fold(_none, _or_first(lambda a, _: a)))
     choose: Any = max if name == "max" else min
-    key = KEYS.get(gives.name)
+    key = key_of(gives)
     step = _or_first(choose) if key is None else _or_first(lambda a, b: choose(a, b, key=key))
     duck = f"{{call:{name}({{0}})}}"
     if type_.name == "CHAR":
@@ -229,6 +246,26 @@ def _truth(name: str) -> Aggregation:
 
 def _bits(name: str, type_: ColumnType) -> Aggregation:
     return Aggregation(name, (type_,), type_, f"{{call:{name}({{0}})}}", Fold(_none, _or_first(_BITS[name])))
+
+
+def _array_agg(name: str, type_: ColumnType) -> Aggregation | None:
+    """All values, NULL among them, in the order in which they come, or sorted."""
+    try:
+        gives = array_of(unlimited(type_))
+    except SchemaError:
+        return None
+
+    def step(state: list[Any], value: Any) -> list[Any]:
+        state.append(value)
+        return state
+
+    if name == "array_agg":
+        fold = Fold(list, step, lambda state: state or None, takes_nulls=True)
+        return Aggregation(name, (type_,), gives, "{call:list({0})}", fold)
+    key = key_of(array_of(type_))
+    assert key is not None
+    fold = Fold(list, step, lambda state: sorted(state, key=lambda one: key((one,))) or None, takes_nulls=True)
+    return Aggregation(name, (type_,), gives, "list_sort({call:list({0})}, 'ASC', 'NULLS LAST')", fold)
 
 
 def _string_agg(types: Types) -> Aggregation | None:

@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
@@ -17,7 +17,7 @@ from gmdb.errors import ValueTooLong
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, encode_text
 from gmdb.sql import casts, numbers, times
 from gmdb.sql.operations.operators import DUCK_NAMES
-from gmdb.sql.operations.registry import Operation, named
+from gmdb.sql.operations.registry import Operation, function_of, named, written
 from gmdb.sql.types import (
     DOUBLE,
     INTEGERS,
@@ -25,6 +25,7 @@ from gmdb.sql.types import (
     TEXT,
     as_decimal,
     category,
+    is_array,
     is_binary,
     is_integer,
     is_number,
@@ -76,6 +77,8 @@ def _of(
 
 
 def _explicit(source: ColumnType, target: ColumnType) -> Operation | None:
+    if is_array(source) and is_array(target):
+        return _of_elements(source, target, cast(source.element, target.element))
     if is_text(target):
         return _to_text(source, target)
     if is_text(source):
@@ -98,6 +101,26 @@ def _explicit(source: ColumnType, target: ColumnType) -> Operation | None:
     return None
 
 
+# ---- arrays
+
+
+def _of_elements(source: ColumnType, target: ColumnType, inner: Operation | None, name: str = CAST) -> Operation | None:
+    """The conversion of an array by that of its elements."""
+    if inner is None:
+        return (
+            Operation(name, (source,), target, "{0}", "{0}", fails=False) if source.element == target.element else None
+        )
+    convert = function_of(inner)
+
+    def convert_all(values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(None if value is None else convert(value) for value in values)
+
+    duck = None
+    if inner.duck is not None and "{python}" not in inner.duck:
+        duck = f"list_transform({{0}}, lambda e: {written(inner.duck, ['e'])})"
+    return Operation(name, (source,), target, convert_all, duck, fails=inner.fails)
+
+
 # ---- texts and bytes
 
 
@@ -111,7 +134,7 @@ _DUCK_TEXTS = {
 
 
 def _to_text(source: ColumnType, target: ColumnType) -> Operation | None:
-    if source.name not in _DUCK_TEXTS and source.name not in ("DOUBLE", "INTERVAL"):
+    if not is_array(source) and source.name not in _DUCK_TEXTS and source.name not in ("DOUBLE", "INTERVAL"):
         return None
     written = _DUCK_TEXTS.get(source.name)
     if source.name == "DECIMAL" and source.length == source.scale:  # DuckDB would write no 0 before the point
@@ -186,6 +209,8 @@ def widen(source: ColumnType, target: ColumnType) -> Operation | None:
     if source == target or not turns_into(source, target):
         return None
     name = target.name
+    if is_array(target):
+        return _of_elements(source, target, widen(source.element, target.element))
     if source.name == "CHAR" and name == "VARCHAR":
         return Operation(WIDEN, (source,), target, "{0}.rstrip(' ')", "rtrim({0}, ' ')", fails=False)
     if is_text(target) or is_binary(target):
@@ -213,6 +238,8 @@ def assignment(source: ColumnType, target: ColumnType) -> Operation | None:
     stored = within(target)
     if source == stored:
         return _unchanged(source, stored)
+    if is_array(source) and is_array(stored):
+        return _of_elements(source, stored, assignment(source.element, stored.element), STORE)
     if is_text(stored):
         return _stored_text(source, stored)
     if is_binary(stored):

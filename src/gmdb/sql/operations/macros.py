@@ -53,6 +53,13 @@ MACROS = (
     f" THEN CAST({failure('ValueOutOfRange', 'date out of range')} AS VARCHAR)::DATE ELSE d END",
     "gm_timestamp(t) AS CASE WHEN t < TIMESTAMP '0001-01-01' OR t > TIMESTAMP '9999-12-31 23:59:59.999999'"
     f" THEN CAST({failure('ValueOutOfRange', 'timestamp out of range')} AS VARCHAR)::TIMESTAMP ELSE t END",
+    # Comparisons with all elements of an array, by what each of them gives.
+    "gm_any(results, is_null) AS CASE WHEN results IS NULL THEN NULL WHEN len(results) = 0 THEN FALSE"
+    " WHEN is_null THEN NULL WHEN list_contains(results, TRUE) THEN TRUE"
+    " WHEN list_count(results) < len(results) THEN NULL ELSE FALSE END",
+    "gm_all(results, is_null) AS CASE WHEN results IS NULL THEN NULL WHEN len(results) = 0 THEN TRUE"
+    " WHEN is_null THEN NULL WHEN list_contains(results, FALSE) THEN FALSE"
+    " WHEN list_count(results) < len(results) THEN NULL ELSE TRUE END",
     # Series of numbers.
     f"gm_step(step) AS CASE WHEN step = 0 THEN {failure('ValueOutOfRange', 'step size cannot equal zero')}"
     " ELSE step END",

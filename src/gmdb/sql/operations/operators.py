@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import numbers, times
-from gmdb.sql.operations.registry import Operation, named
+from gmdb.sql import arrays, numbers, times
+from gmdb.sql.operations.registry import NAMES, Operation, named
 from gmdb.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -322,6 +322,22 @@ SYMBOLS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 DISTINCT, SAME = "IS DISTINCT FROM", "IS NOT DISTINCT FROM"
 named(numbers.order_doubles)
 
+# What compares as arrays do, by their elements' types: see array_key_name.
+ELEMENT_KEYS: dict[str, Callable[[Any], Any]] = {
+    "DOUBLE": lambda value: (False, value) if value == value else (True, 0.0),
+}
+NAMES.update({f"array_key_{name}": arrays.array_key(ELEMENT_KEYS.get(name)) for name in ("plain", *ELEMENT_KEYS)})
+
+
+def array_key_name(element: ColumnType) -> str:
+    """The name of the function that gives what arrays of such elements are compared, hashed and sorted by."""
+    return f"array_key_{element.name if element.name in ELEMENT_KEYS else 'plain'}"
+
+
+def element_key(element: ColumnType) -> Callable[[Any], Any]:
+    """What elements are compared by."""
+    return ELEMENT_KEYS.get(element.name, lambda value: value)
+
 
 def comparison(
     symbol: str, left: ColumnType | None, right: ColumnType | None, constants: Mapping[int, Any]
@@ -330,6 +346,8 @@ def comparison(
     sides = comparable(left, right, constants)
     if sides is None:
         return None
+    if sides[0].is_array and sides[0].element.name == "DECIMAL" and sides[0] != sides[1]:
+        sides = _of_one_scale(*sides)
     python, duck = _template(SYMBOLS.get(symbol, "!="), symbol, *sides)
     if symbol in SYMBOLS:
         return Operation(symbol, sides, BOOLEAN, f"({python})", f"({duck})", fails=False)
@@ -347,11 +365,18 @@ def comparable(
         return TEXT, TEXT
     a = left if left is not None else beside(right, texts[0])  # type: ignore[arg-type]
     b = right if right is not None else beside(left, texts[1])  # type: ignore[arg-type]
-    if category(a) != category(b):
+    if category(a) != category(b) or (a.is_array and a.name != b.name):
         return None
     if DOUBLE in (a, b):
         return DOUBLE, DOUBLE
     return (TIMESTAMP, TIMESTAMP) if {a.name, b.name} == {"DATE", "TIMESTAMP"} else (a, b)
+
+
+def _of_one_scale(*sides: ColumnType) -> tuple[ColumnType, ColumnType]:
+    """Arrays of decimals with as many digits behind the point, since DuckDB compares them as they are."""
+    shared = common_type(sides)
+    assert shared is not None
+    return shared, shared
 
 
 def _template(python: str, duck: str, left: ColumnType, right: ColumnType) -> tuple[str, str]:
@@ -359,6 +384,9 @@ def _template(python: str, duck: str, left: ColumnType, right: ColumnType) -> tu
     if left == DOUBLE:
         ordered = f"order_doubles({{0}}, {{1}}) {python} 0"
         return f"{{0}} {python} {{1}} if {{0}} == {{0}} and {{1}} == {{1}} else {ordered}", f"{{0}} {duck} {{1}}"
+    if left.is_array:
+        key = array_key_name(left.element)
+        return f"{key}({{0}}) {python} {key}({{1}})", f"{{0}} {duck} {{1}}"
     if left == INTERVAL:
         return f"{{0}}.length() {python} {{1}}.length()", f"{{0}} {duck} {{1}}"
     if "CHAR" in (left.name, right.name):
@@ -442,10 +470,18 @@ def extreme(name: str, types: Sequence[ColumnType | None], constants: Mapping[in
         type_ = common_type([*known, *opened]) or TEXT
     except ValueError:
         return None
-    function = _EXTREMES[name == "greatest", type_.name if type_.name in KEYS else ""]
+    if type_.is_array:
+        function, native = _extreme(name == "greatest", key_of(type_)), False
+    else:
+        function, native = _EXTREMES[name == "greatest", type_.name if type_.name in KEYS else ""], True
     arguments = ", ".join(f"{{{n}}}" for n in range(len(types)))
-    duck = f"{name}({arguments})" if type_.name not in ("CHAR", "DOUBLE", "INTERVAL") else None
+    duck = f"{name}({arguments})" if native and type_.name not in ("CHAR", "DOUBLE", "INTERVAL") else None
     return Operation(name, (type_,) * len(types), type_, function, duck, strict=False, fails=False)
+
+
+def key_of(type_: ColumnType) -> Callable[[Any], Any] | None:
+    """What values of a type are compared by; None: by themselves."""
+    return NAMES[array_key_name(type_.element)] if type_.is_array else KEYS.get(type_.name)
 
 
 def _text(value: Any) -> str | None:

@@ -97,10 +97,11 @@ def apply(operation: Operation, *values: Any) -> Any:
 _ARGUMENT = re.compile(r"\{(\d+|python)\}")
 
 
-def written(template: str, arguments: Sequence[str], function: str = "") -> str:
-    """A template of DuckDB's SQL with its arguments; long ones that stand there several times are evaluated once."""
+def written(template: str, arguments: Sequence[str], function: str = "", is_apart: bool = False) -> str:
+    """A template of DuckDB's SQL with its arguments; long ones that stand there several times are evaluated once, and
+    with ``is_apart`` all are before."""
     uses = [int(one) for one in _ARGUMENT.findall(template) if one != "python"]
-    again = [n for n, argument in enumerate(arguments) if len(argument) > TEXT_MAX and uses.count(n) > 1]
+    again = is_apart or any(len(argument) > TEXT_MAX and uses.count(n) > 1 for n, argument in enumerate(arguments))
     values = [f"q.a{n}" for n in range(len(arguments))] if again else arguments
     sql = _ARGUMENT.sub(lambda match: function if match[1] == "python" else values[int(match[1])], template)
     if not again:

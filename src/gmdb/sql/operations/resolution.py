@@ -7,17 +7,18 @@ first, so those of PostgreSQL's preferred types (double, text) come first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from gmdb.format.columns import ColumnType
 from gmdb.sql.operations import operators
 from gmdb.sql.operations.registry import Operation, Overload
-from gmdb.sql.types import BOOLEAN, TEXT, pg_name
+from gmdb.sql.types import BOOLEAN, TEXT, is_array, pg_name
 
 _NO_CONSTANTS: Mapping[int, Any] = {}
 _ARITHMETIC = frozenset("+-*/%")
 _BITS = frozenset(("&", "|", "#", "<<", ">>"))
+_ARRAYS = frozenset(("@>", "<@", "&&"))
 _COMPARISONS = frozenset((*operators.SYMBOLS, operators.DISTINCT, operators.SAME))
 ALIASES = {
     "ceiling": "ceil",
@@ -40,9 +41,16 @@ def functions_by_name() -> Mapping[str, Sequence[Overload]]:
     return {**functions.NUMBER_FUNCTIONS, **functions.TEXT_FUNCTIONS, **functions.TIME_FUNCTIONS}
 
 
+@cache
+def _of_arrays() -> Mapping[str, Any]:
+    from gmdb.sql.operations import arrays  # statements without arrays do not need it
+
+    return arrays.FUNCTIONS
+
+
 def names() -> list[str]:
     """The names of all functions, for hints."""
-    return sorted({*functions_by_name(), *ALIASES, *_SPECIAL, *_BOUND} - _OPERATORS)
+    return sorted({*functions_by_name(), *_of_arrays(), *ALIASES, *_SPECIAL, *_BOUND} - _OPERATORS)
 
 
 def overloads(name: str) -> str:
@@ -65,6 +73,10 @@ def resolve(
     known = functions_by_name().get(name)
     if known is not None:
         return _best(name, known, types, constants)
+    if name in _of_arrays():
+        from gmdb.sql.operations import arrays
+
+        return arrays.resolve(name, types, constants)
     if name in ("greatest", "least") and types:
         return operators.extreme(name, types, constants)
     if name == "nullif" and len(types) == 2:
@@ -91,6 +103,11 @@ def operator(
     """The operation that an operator means between two values; None if there is none of such types."""
     if symbol in _COMPARISONS:
         return operators.comparison(symbol, left, right, constants)
+    if symbol in _ARRAYS or (symbol == "||" and (is_array(left) or is_array(right))):
+        from gmdb.sql.operations import arrays
+
+        of_arrays = arrays.concatenation if symbol == "||" else partial(arrays.comparison, symbol)
+        return of_arrays(left, right, constants)
     if symbol in _ARITHMETIC:
         return operators.arithmetic(symbol, left, right, constants)
     if symbol in _BITS:

@@ -75,6 +75,7 @@ SIZES = {
 }
 ROWS_MIN = 1000.0  # that a table is thought to have if it was never analyzed: it may grow
 
+ELEMENTS = 10.0  # of an array that is not known
 FEW_IN_RANGE = 500  # rows between two ends that are not known
 FEW_OF_KEY = 20  # rows of a key that is not unique, and of a part of a key
 FEW_OF_PART = 100
@@ -122,7 +123,7 @@ class Estimates:
 
     def _rows_on_pages(self, definition: TableDefinition) -> float:
         width = ROW_BYTES + sum(
-            SIZES[column.type.name] or min(column.type.length or TEXT_BYTES, TEXT_BYTES)
+            SIZES.get(column.type.name, 0) or min(column.type.length or TEXT_BYTES, TEXT_BYTES)
             for column in definition.columns
         )
         return max(self.size(definition) * PAGE_BYTES / width, ROWS_MIN)

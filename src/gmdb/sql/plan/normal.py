@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gmdb.process.late_dataclasses import replace
-from gmdb.sql import sharing, tree
+from gmdb.sql import operations, sharing, tree
 from gmdb.sql.plan import terms
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
-from gmdb.sql.types import BIGINT
+from gmdb.sql.types import BIGINT, BOOLEAN
 
 Parts = list[Expression]
 
@@ -101,6 +101,8 @@ def _semi_join(source: Relation, part: Expression) -> Relation | None:
     kind, query = ("semi", part) if inner is None else ("anti", inner)
     if isinstance(query, tree.Exists):
         right, tests = query.query, []
+    elif isinstance(query, tree.Call) and query.operation.name == "= any":
+        return None if inner is not None else _among_elements(source, query)
     elif isinstance(query, tree.QueryComparison) and not query.every:
         right, tests = query.query, conjuncts(query.test)
         if not all(terms.is_movable(test) for test in tests):
@@ -123,6 +125,20 @@ def _semi_join(source: Relation, part: Expression) -> Relation | None:
             if any(_may_be_unknown(test, own | set(right.columns), nulls) for test in tests):
                 return None
     return tree.Join(kind, source, right, conjunction([*pulled, *tests]))
+
+
+def _among_elements(source: Relation, part: tree.Call) -> Relation | None:
+    """The rows for which ``value = ANY (array)`` is true, as a join with an array that is the same for all rows."""
+    value, array = part.arguments
+    if not columns_of(value) or columns_of(array) or not all(map(terms.is_movable, part.arguments)):
+        return None
+    if isinstance(source, tree.One) or tree.has_queries(array):
+        return None
+    element = Column("element", part.operation.takes[1].element)
+    equal = operations.operator("=", part.operation.takes[0], element.type)
+    assert equal is not None
+    test = tree.Call(BOOLEAN, equal, (value, tree.Reference(element.type, element)))
+    return tree.Join("semi", source, tree.Unnest((array,), (element,)), test)
 
 
 def _may_be_unknown(test: Expression, known: set[Column], nulls: set[Column]) -> bool:

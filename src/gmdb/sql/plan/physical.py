@@ -449,6 +449,9 @@ def _count(relation: Relation) -> float:
     if isinstance(relation, tree.Series):
         start, stop, step = _number(relation.start, 0.0), _number(relation.stop, _FEW), _number(relation.step, 1.0)
         return max((stop - start) / max(step, 1.0), 1.0)
+    if isinstance(relation, tree.Unnest):
+        known = [len(one.value or ()) for one in relation.arrays if isinstance(one, tree.Constant)]
+        return float(max(known, default=cost.ELEMENTS))
     return _FEW if relation.columns else 1.0
 
 

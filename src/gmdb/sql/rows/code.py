@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gmdb.errors import InterfaceError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
+from gmdb.sql.operations.operators import array_key_name
 from gmdb.sql.operations.registry import NAMES
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, columns_of
 from gmdb.sql.types import TEXT
@@ -204,6 +205,8 @@ def hash_key(code: Code, term: Term, type_: ColumnType, is_stripped: bool | None
     if type_.name == "DOUBLE":
         code.names["NAN"] = NAN
         key = f"({key} if {key} == {key} else NAN)"  # of None, too
+    elif type_.is_array:
+        key = unless_null(term, f"{array_key_name(type_.element)}({key})")
     elif type_.name == "INTERVAL":
         key = unless_null(term, f"{key}.length()")
     elif type_.name == "CHAR" if is_stripped is None else is_stripped:
@@ -252,6 +255,8 @@ def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
     key = term.code
     if type_.name == "DOUBLE":
         key = f"({key} != {key}, {key})"
+    elif type_.is_array:
+        key = f"{array_key_name(type_.element)}({key})"
     elif type_.name == "INTERVAL":
         key = f"{key}.length()"
     elif type_.name == "CHAR":
@@ -259,6 +264,11 @@ def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
     if not term.nullable:
         return key
     return f"(({not nulls_last}, {key}) if {term.code} is not None else ({nulls_last},))"
+
+
+def new_list(code: str) -> str:
+    """Code for a new list of an array's elements."""
+    return f"(None if {code} is None else [*{code}])" if code != "None" else code
 
 
 def unless_null(term: Term, code: str) -> str:

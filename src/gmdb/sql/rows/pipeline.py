@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 from gmdb.errors import UnsupportedExpression
 from gmdb.sql import tree
+from gmdb.sql.arrays import unnested
 from gmdb.sql.plan.paths import Access, Materialized, Path, fit_of
 from gmdb.sql.rows import sources as running
-from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter, too_deep, unless_null
+from gmdb.sql.rows.code import Term, hash_key, new_list, sort_key, sorter, too_deep, unless_null
 from gmdb.sql.rows.expressions import ExpressionWriter
 from gmdb.sql.rows.groups import produce_group
 from gmdb.sql.rows.joins import QUERIES, OwnFunction, produce_join
@@ -84,6 +85,7 @@ class Pipeline(ExpressionWriter):
             tree.Input: self._listing,
             tree.Values: self._values,
             tree.Series: self._series,
+            tree.Unnest: self._unnest,
             tree.Filter: self._filter,
             tree.Project: self._project,
             tree.Join: partial(produce_join, self),
@@ -109,9 +111,15 @@ class Pipeline(ExpressionWriter):
             if as_list:
                 code.prologue.append((1, "rows = []"))
 
+            has_arrays = any(column.type.is_array for column in relation.columns)
+
             def consume() -> None:
                 values = [self.raw(c) if row_ids else self.value(c).code for c in relation.columns]
-                row = self._whole.get(tuple(values)) or self.tuple_of(values)
+                row = None if has_arrays else self._whole.get(tuple(values))
+                if has_arrays:  # each row has lists of its own
+                    pairs = zip(values, relation.columns, strict=True)
+                    values = [new_list(value) if column.type.is_array else value for value, column in pairs]
+                row = row or self.tuple_of(values)
                 code.emit(f"rows.append({row})" if as_list else f"yield {row}")
 
             if as_list:
@@ -429,6 +437,12 @@ class Pipeline(ExpressionWriter):
         self.terms[series.column] = Term(name, False)
         self.loop(name, f"series({', '.join(ends)})", consume)
 
+    def _unnest(self, unnest: tree.Unnest, _needed: set[Column], consume: Consume) -> None:
+        arrays = [self.term(one).code for one in unnest.arrays]
+        self.code.names["unnested"] = unnested
+        more = int(unnest.number is None)
+        self.loop(self.unpack(unnest.columns, nullable=True, more=more), f"unnested({', '.join(arrays)})", consume)
+
     # ---- rows one by one
 
     def _filter(self, relation: tree.Filter, needed: set[Column], consume: Consume) -> None:
@@ -619,7 +633,7 @@ def _is_one_loop(relation: Relation) -> bool:
         return len(relation.rows) > 1
     if isinstance(relation, tree.Group):
         return bool(relation.keys)
-    return isinstance(relation, tree.Table | tree.Listing | tree.Input | tree.Series | tree.Sort)
+    return isinstance(relation, tree.Table | tree.Listing | tree.Input | tree.Series | tree.Unnest | tree.Sort)
 
 
 _SET_STEPS = {

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 _PLAIN = (
-    tree.One, tree.Table, Access, Materialized, tree.Listing, tree.Input, tree.Values, tree.Series, tree.Filter,
-    tree.Project, tree.Join, tree.Distinct, tree.Sort, tree.Limit, tree.Number, tree.SetOperation, tree.Reading,
+    tree.One, tree.Table, Access, Materialized, tree.Listing, tree.Input, tree.Values, tree.Series, tree.Unnest,
+    tree.Filter, tree.Project, tree.Join, tree.Distinct, tree.Sort, tree.Limit, tree.Number, tree.SetOperation,
+    tree.Reading,
 )  # fmt: skip
 FAILURES_MAX = 3  # quick runs in a row that gave up: after these they are not tried again
 

@@ -353,9 +353,20 @@ class Returning:
     def rows(self, course: Course, rows: Iterable[Row]) -> Iterator[Row]:
         """What is shown of some rows."""
         if self._input is None:
-            return iter([self._show(row, course.parameters, course.now) for row in rows])
+            shown = [self._show(row, course.parameters, course.now) for row in rows]
+            return iter(self._with_lists(shown))
         course.inputs[self._input.key] = list(rows)
         return iter(self._statement.rows_in_course(self._plan, course))
+
+    def _with_lists(self, rows: list[Row]) -> list[Row]:
+        """Rows with lists of their own where they have arrays."""
+        arrays = [n for n, type_ in enumerate(self.types) if type_.is_array]
+        if not arrays:
+            return rows
+        return [
+            tuple(list(value) if n in arrays and value is not None else value for n, value in enumerate(row))
+            for row in rows
+        ]
 
 
 def require_changeable(definition: TableDefinition) -> TableDefinition:

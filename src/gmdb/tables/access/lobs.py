@@ -18,6 +18,7 @@ from typing import Any
 
 from gmdb.errors import Corruption, ValueTooLong
 from gmdb.format.address import page_name
+from gmdb.format.arrays import EncodedArray, encode_array
 from gmdb.format.codec import Unfinished
 from gmdb.format.columns import Column, ColumnType, encode_text, require_length
 from gmdb.format.lob import (
@@ -74,6 +75,7 @@ class Lobs:
     def is_long(self, column: Column, value: Any) -> bool:
         """Whether a value does not stay in its row, or may not."""
         size = self._in_row_max(column.type)
+        value = _as_bytes(column, value)
         if isinstance(value, str):
             return len(value) > size or (not value.isascii() and len(encode_text(value)) > size)
         if isinstance(value, bytes | bytearray | memoryview):
@@ -91,8 +93,11 @@ class Lobs:
 
     def keep(self, column: Column, value: Any, anyway: bool = False) -> Any:
         """A value as a row has it: itself, or where it is on pages from now on; ``anyway``: even if it is short."""
+        value = _as_bytes(column, value)
         if not self.is_long(column, value) and not anyway:
             return value
+        if column.type.is_array and not isinstance(value, EncodedArray):
+            return value  # encoding it raises what is wrong
         if column.type.may_be_long and not is_file(value):
             if column.type.is_text != isinstance(value, str):
                 return value  # encoding it raises what is wrong
@@ -152,6 +157,8 @@ class Lobs:
     def read(self, column: Column, locator: Locator, check: Check) -> Any:
         """A whole value."""
         data = read_bytes(self._store, self.segment.obj_id, locator, 0, locator.length, check)
+        if column.type.is_array:
+            return column.type.decode(data)
         if not column.type.is_text:
             return data
         try:
@@ -170,6 +177,12 @@ class Lobs:
             return read_bytes(self._store, self.segment.obj_id, value, at, size, check)
 
         return OpenLob(read_at, value.length, release, is_text)
+
+
+def _as_bytes(column: Column, value: Any) -> Any:
+    """The bytes of an array; any other value itself."""
+    is_array = column.type.is_array and isinstance(value, list | tuple)
+    return encode_array(column.type.element, value) if is_array else value
 
 
 Decode = Callable[[bytes], tuple[Any, ...]]

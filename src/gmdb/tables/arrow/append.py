@@ -30,6 +30,7 @@ from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
 from gmdb.tables.access.lob_changes import indexed
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
+from gmdb.tables.arrow.array_columns import as_cells
 from gmdb.tables.arrow.arrow_types import batches_of, fit_batch
 from gmdb.tables.arrow.formatting import PageFormatter, new_page
 from gmdb.tables.arrow.generated_arrays import completed
@@ -220,6 +221,7 @@ class _Load:
             arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._formatter.row_count)
             if self._heap.watch is not None:
                 note_rows(self._heap.watch, arrays)
+            arrays = as_cells(self._heap.columns, arrays)
             if self._heap.lobs is not None:
                 row_max = row_size_max(self._formatter.page_size)
                 arrays = stored_arrays(self._heap.lobs, self._heap.columns, arrays, row_max, indexed(self._heap))

@@ -52,14 +52,16 @@ def _is_binary(type_: pa.DataType) -> bool:
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
+    if type_.is_array:
+        return pa.list_(arrow_type(type_.element))
     if type_.name == "DECIMAL":
         return pa.decimal128(type_.length, type_.scale)
     return _arrow_types()[type_.name]
 
 
 def stored_type(type_: ColumnType) -> pa.DataType:
-    """The type of what kernels read and write of a column: of a large object, its cell."""
-    return pa.binary() if type_.is_lob else arrow_type(type_)
+    """The type of what kernels read and write of a column: of a large object or an array, its cell."""
+    return pa.binary() if type_.is_lob or type_.is_array else arrow_type(type_)
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -149,6 +151,15 @@ def _without_excess_blanks(column: Column, values: pa.Array) -> pa.Array:
 
 
 def _akin(source: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_list(target):
+        kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        if not any(kind(source) for kind in kinds):
+            return False
+        inner = source.value_type
+        has_zone = pa.types.is_timestamp(inner) and inner.tz is not None
+        return (
+            inner == target.value_type or pa.types.is_null(inner) or (not has_zone and _akin(inner, target.value_type))
+        )
     if (pa.types.is_integer(source) or pa.types.is_decimal(source)) and pa.types.is_decimal(target):
         return True
     if pa.types.is_integer(source) and pa.types.is_floating(target):

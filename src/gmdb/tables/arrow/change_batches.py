@@ -20,7 +20,8 @@ from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.log.committed_changes import ChangeLog, Committed
-from gmdb.tables.arrow.arrow_types import stored_type
+from gmdb.tables.arrow.array_columns import as_lists
+from gmdb.tables.arrow.arrow_types import arrow_type
 from gmdb.tables.arrow.scan import ColumnBuffers, plan_columns, row_id_texts
 from gmdb.tables.catalog.schema import TableDefinition
 
@@ -51,7 +52,7 @@ def feed_columns(columns: Sequence[Column]) -> list[Column]:
 
 def change_schema(columns: Sequence[Column], before: bool) -> pa.Schema:
     """The schema of a table's changes; rows may be of an older definition, or missing: every column may be NULL."""
-    fields = [pa.field(column.name, stored_type(column.type)) for column in feed_columns(columns)]
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in feed_columns(columns)]
     old = [field.with_name(BEFORE + field.name) for field in fields] if before else []
     return pa.schema([*fields, *meta_fields(), *old])
 
@@ -167,12 +168,12 @@ def _batch(
     schema: pa.Schema,
     before: bool,
 ) -> pa.RecordBatch:
-    columns = _of_types(_decode(definition, positions, rows.data, rows.offsets), schema)
+    columns = _of_types(_values(definition, positions, rows.data, rows.offsets), schema)
     columns = _spread(columns, rows.places, len(part))
     old: list[pa.Array] = []
     if before:
         updated = np.flatnonzero(rows.changes["operation"] == ChangeOperation.UPDATE)
-        arrays = _of_types(_decode(definition, positions, *rows.before(updated)), schema)
+        arrays = _of_types(_values(definition, positions, *rows.before(updated)), schema)
         old = _spread(arrays, rows.places[updated], len(part))
     return pa.RecordBatch.from_arrays([*columns, *_meta(part), *old], schema=schema)
 
@@ -204,6 +205,16 @@ def _decode(
         raise Corruption("a row in the log does not fit its table's definition")
     arrays = {n: buffer.array(count) for n, buffer in buffers.items()}
     return [pa.nulls(count) if n is None else arrays[n] for n in positions]
+
+
+def _values(
+    definition: Sequence[Column], positions: Sequence[int | None], data: np.ndarray, offsets: np.ndarray
+) -> list[pa.Array]:
+    """``_decode``, with lists instead of the cells of arrays."""
+    return [
+        array if n is None else as_lists([definition[n]], [array])[0]
+        for n, array in zip(positions, _decode(definition, positions, data, offsets), strict=True)
+    ]
 
 
 def _of_types(arrays: list[pa.Array], schema: pa.Schema) -> list[pa.Array]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TypeAlias
 
 from gmdb.errors import Corruption, DataError
+from gmdb.format.arrays import EncodedArray
 from gmdb.format.columns import Column, Kind
 from gmdb.format.lob import (
     TEXT_IN_ROW_MAX,
@@ -31,6 +32,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.lobs import SPILLED_FROM, Lobs
+from gmdb.tables.arrow.array_columns import as_lists, has_arrays
 from gmdb.tables.arrow.arrow_types import arrow_schema, arrow_type, stored_type
 
 BATCH_BYTES = 16 << 20
@@ -44,12 +46,23 @@ class LobReading:
         self._store = store
         self._columns = list(columns)
         self._positions = [n for n, column in enumerate(columns) if column.type.may_be_apart]
+        self._has_arrays = has_arrays(columns)
         self._obj_id = segment.obj_id if segment is not None else 0
         self.schema = arrow_schema(columns)
         self.stored_schema = pa.schema([pa.field(c.name, stored_type(c.type), c.nullable) for c in columns])
 
     def values(self, batch: pa.RecordBatch, check: Callable[[], None]) -> Iterator[Part]:
         """The batch with values, in parts if they are many.  ``check`` raises if its snapshot was given up."""
+        for part, start, end in self._whole_cells(batch, check):
+            if self._has_arrays:
+                own, others = part.columns[: len(self._columns)], part.columns[len(self._columns) :]
+                lists = as_lists(self._columns, own)
+                check()
+                part = pa.RecordBatch.from_arrays([*lists, *others], schema=self._schema_of(batch))
+            yield part, start, end
+
+    def _whole_cells(self, batch: pa.RecordBatch, check: Callable[[], None]) -> Iterator[Part]:
+        """``values``, but for arrays, which are in their cells."""
         sizes = np.zeros(len(batch), np.int64)
         positions = [n for n in self._positions if self._measure(n, batch.column(n), sizes)]
         if not positions:
@@ -65,7 +78,9 @@ class LobReading:
                 for n in range(batch.num_columns)
             ]
             check()
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema_of(batch)), start, end
+            schema = self._schema_of(batch) if not self._has_arrays else None
+            names = batch.schema.names if schema is None else None
+            yield pa.RecordBatch.from_arrays(arrays, names, schema), start, end
 
     def _lead(self, n: int) -> int:
         """Bytes before a value in its cell."""
@@ -104,7 +119,7 @@ class LobReading:
             raise Corruption(f"column {self._columns[n].name}: a large object is not where its row says")
         nulls = cells.slice(start, count).null_count
         validity = cells.buffers()[0] if nulls else None
-        type_ = arrow_type(self._columns[n].type)
+        type_ = pa.binary() if self._columns[n].type.is_array else arrow_type(self._columns[n].type)
         if not lead:
             ends = ends.astype(np.int32)  # one value is shorter than 2 GiB
         return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(ends), data], nulls, start)
@@ -165,7 +180,8 @@ def _texts_on_pages(lobs: Lobs, column: Column, values: pa.Array, rows: np.ndarr
             value = values[row].as_py()
         except UnicodeDecodeError as error:
             raise DataError(f"column {column.name}: a text that is not UTF-8: {error.reason}") from None
-        locators.append(encode_text_locator(lobs.keep(column, value, anyway=True)))
+        whole = EncodedArray(value) if column.type.is_array else value
+        locators.append(encode_text_locator(lobs.keep(column, whole, anyway=True)))
     cells = pc.replace_with_mask(values.cast(pa.binary()), pa.array(mask), pa.array(locators, pa.binary()))
     return cells.cast(values.type, safe=False) if values.type != pa.binary() else cells
 

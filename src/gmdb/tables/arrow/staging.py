@@ -22,6 +22,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
 from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.arrow.array_columns import as_cells
 from gmdb.tables.arrow.arrow_types import fit_batch
 from gmdb.tables.arrow.formatting import PageFormatter, new_page
 from gmdb.tables.catalog.schema import CHECK, Constraint
@@ -65,7 +66,8 @@ class StagedPages:
     def add(self, batch: pa.RecordBatch) -> None:
         """Put a batch's rows, which have the table's columns, onto pages."""
         formatter, done = self._formatter, 0
-        formatter.point_at(fit_batch(self._table, self._columns, batch, formatter.row_count))
+        arrays = fit_batch(self._table, self._columns, batch, formatter.row_count)
+        formatter.point_at(as_cells(self._columns, arrays))
         while done < len(batch):
             if not formatter.is_started:
                 formatter.start(self._buffer)

@@ -263,7 +263,7 @@ class DefinitionChanges:
     def _require_keys(self, table: TableDefinition) -> None:
         for index in table.indexes:
             for column in (table.columns[n] for n in index.positions):
-                if column.type.is_lob:
+                if not column.type.may_be_key:
                     raise SchemaError(f"index {index.name}: column {column.name} cannot be a {column.type} in a key")
 
     def rename_table(self, name: str, new_name: str) -> None:

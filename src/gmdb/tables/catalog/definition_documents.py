@@ -114,7 +114,7 @@ def _check_indexes(store: PageStore, table: TableDefinition) -> None:
         if index.using not in ("btree", "hash"):
             raise SchemaError(f"index {index.name} is a {index.using}")
         require_parts(index)
-        if not all(0 <= position < count and not table.columns[position].type.is_lob for position in index.positions):
+        if not all(0 <= position < count and table.columns[position].type.may_be_key for position in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
         device = store.devices.get(device_of(index.entry_page)) if index.entry_page >= 0 else None
         require_place(store, f"index {index.name}", index.entry_page, device.space_id if device else -1)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from gmdb.errors import DatabaseClosed, Deadlock, LockTimeout, SchemaError, StorageError
+from gmdb.format.columns import ColumnType
 from gmdb.kernel.change.index_upkeep import INDEXES_MAX
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import numpy as np
@@ -38,6 +39,13 @@ from gmdb.transaction.table_locks import Name
 FEW_RECORDS = 1000  # undo records that are left for the moment in which the table is held alone
 ROUNDS_MAX = 20
 MOMENT = 0.2  # seconds that a build which was given up waits for the table at a time
+
+
+def _instead(type_: ColumnType) -> str:
+    """What can be a key where values of a type cannot."""
+    if type_.is_array:
+        return "the elements, in rows of a table of their own"
+    return "such as a hash of it, in a column of its own"
 
 
 class IndexBuild:
@@ -204,10 +212,10 @@ class IndexMaking:
         index = replace(new.definition, positions=positions)
         require_parts(index)
         for n in positions:
-            if table.columns[n].type.is_lob:
+            if not table.columns[n].type.may_be_key:
                 raise SchemaError(
                     f"index {name}: column {table.columns[n].name} is a {table.columns[n].type}, which cannot be part "
-                    "of a key; keep what you search by, such as a hash of it, in a column of its own"
+                    f"of a key; keep what you search by, {_instead(table.columns[n].type)}"
                 )
         if len(set(positions)) < len(positions):
             raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
