@@ -4,7 +4,8 @@ from alembic.testing.requirements import SuiteRequirements
 from sqlalchemy.testing import exclusions
 
 THERE = """
-    alter_column computed_columns autoincrement_on_composite_pk check_constraint_reflection check_constraints_w_enforcement comments
+    alter_column computed_columns autoincrement_on_composite_pk
+    check_constraint_reflection check_constraints_w_enforcement comments
     fk_deferrable fk_deferrable_is_reflected fk_initially fk_names fk_ondelete_is_reflected fk_ondelete_noaction
     fk_ondelete_restrict fk_onupdate fk_onupdate_is_reflected fk_onupdate_restrict foreign_key_constraint_reflection
     foreign_key_match foreign_key_name_reflection identity_columns identity_columns_alter integer_subtype_comparisons
