@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import sqlalchemy as sa
@@ -154,29 +153,3 @@ def test_definitions_are_rolled_back_with_their_transaction(engine: Engine) -> N
         assert sa.inspect(connection).has_table("t")
         connection.rollback()
         assert not sa.inspect(connection).has_table("t")
-
-
-def test_pandas_writes_and_reads_tables(engine: Engine) -> None:
-    frame = pd.DataFrame(
-        {
-            "i": [1, 2, 3],
-            "x": [0.5, None, 1.5],
-            "s": ["a", None, "ü"],
-            "t": pd.to_datetime([datetime(2024, 1, 1), None, MOMENT]),
-            "b": [True, False, True],
-        }
-    )
-    assert frame.to_sql("frame", engine, index=False) == 3
-    assert frame.to_sql("frame", engine, index=False, if_exists="append", method="multi") == 3
-    with pytest.raises(ValueError, match="exists"):
-        frame.to_sql("frame", engine)
-    back = pd.read_sql("select * from frame where i < 3 order by i", engine)
-    assert back["i"].tolist() == [1, 1, 2, 2]
-    whole = pd.read_sql_table("frame", engine).sort_values("i").reset_index(drop=True)
-    assert whole["x"].fillna(-1).tolist() == [0.5, 0.5, -1, -1, 1.5, 1.5]
-    assert whole["t"].isna().sum() == 2
-    assert whole["t"].max() == frame["t"].max()
-    assert frame.to_sql("frame", engine, index=True, index_label="n", if_exists="replace") == 3
-    assert pd.read_sql(select(sa.func.count()).select_from(sa.text("frame")), engine).iloc[0, 0] == 3
-    chunks = pd.read_sql("select n from frame order by n", engine, chunksize=2)
-    assert [chunk["n"].tolist() for chunk in chunks] == [[0, 1], [2]]
