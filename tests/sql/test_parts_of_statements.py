@@ -104,6 +104,18 @@ def test_a_statement_that_waited_for_a_row_goes_by_what_it_is_now(
     assert rows(other, "select * from t order by id") == expected
 
 
+def test_a_join_that_waited_for_a_lock_is_asked_anew(db: Connection, connect: Connect) -> None:
+    filled(db)
+    other = connect(lock_timeout=60)
+    db.execute("update t set v = v + 100 where id = 2")
+    text = "select t.id, t.v, s.v from t join s on s.id in (t.id, 9) where t.v < 50 order by 1, 3 for update of t"
+    waiting = start_waiting(other, lambda: other.execute(text).fetchall())
+    db.commit()
+    assert answer(waiting) == [(1, 10, 90)]
+    assert rows(db, "select id from t order by id for update of t skip locked") == [(2,), (3,)]
+    other.rollback()
+
+
 def test_under_repeatable_read_it_is_a_conflict(db: Connection, connect: Connect) -> None:
     filled(db)
     other = connect(isolation="repeatable read")

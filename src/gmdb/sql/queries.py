@@ -14,7 +14,7 @@ from gmdb.errors import ValueOutOfRange
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened, HeldIterator
-from gmdb.sql.bind.binder import Binder, Catalog, Lock
+from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
 from gmdb.sql.plan.paths import parse_row_id
@@ -23,7 +23,22 @@ from gmdb.sql.prepared import ParameterTypes, Quick, Statement
 from gmdb.sql.rows.expressions import compile_expression
 from gmdb.sql.rows.point import point_of
 from gmdb.sql.run import Parameters, Run
-from gmdb.sql.tree import Column, Expression, Filter, Limit, Number, Project, Reference, Relation, Sort, Table, With
+from gmdb.sql.tree import (
+    Column,
+    Expression,
+    Filter,
+    Join,
+    Limit,
+    Number,
+    Output,
+    Project,
+    Reference,
+    Relation,
+    Sort,
+    Table,
+    With,
+    walk,
+)
 from gmdb.tables.access.statements import RowChanged, Steps
 from gmdb.transaction.interrupts import operation
 
@@ -50,11 +65,12 @@ class Query(Statement):
         self.column_types = tuple(column.type for column in bound.relation.columns)
         self._uses_time = binder.uses_time
         relation = bound.relation
-        self._lock = bound.locks[0] if bound.locks else None  # of one table: binding refuses others
-        if self._lock is None:
+        self._locks = bound.locks
+        if not self._locks:
             self.plan: Plan = self.planned(relation)
         else:
-            relation = _with_row_id(relation, self._lock.table)
+            for lock in self._locks:
+                relation = _with_row_id(relation, lock.table)
             self.plan, self._count, self._offset = _without_limit(self.planned(relation, True))
 
     def _new_binder(self) -> Binder:
@@ -66,7 +82,7 @@ class Query(Statement):
     # ---- running
 
     def run(self, parameters: Parameters) -> Result:
-        by_keys = None if self._lock or self.plan.executor != ROWS else self._run_by_keys()
+        by_keys = None if self._locks or self.plan.executor != ROWS else self._run_by_keys()
         if by_keys is None:
             self.run = self.run_by  # type: ignore[method-assign]
         else:
@@ -112,8 +128,8 @@ class Query(Statement):
 
     def run_by(self, parameters: Parameters, scn: int | None = None) -> Result:
         """``run``, on a snapshot; ``scn``: the instant of a statement that is running, if it goes by one."""
-        if self._lock is not None:
-            return self._run_locked(self._lock, parameters)
+        if self._locks:
+            return self._run_locked(parameters)
         if self.plan.executor == ROWS:
             return self._run_rows(parameters, scn)
         return self._run_in_duckdb(parameters, scn)
@@ -166,20 +182,22 @@ class Query(Statement):
     # ---- FOR UPDATE
 
     @operation
-    def _run_locked(self, lock: Lock, parameters: Parameters) -> Result:
+    def _run_locked(self, parameters: Parameters) -> Result:
         """Rows that are held until the transaction ends; NOWAIT and SKIP LOCKED as the statement says.
 
         LIMIT counts the rows that were locked: SKIP LOCKED, which takes the next row of a queue, passes over others'
         """
         offset, end = self._ends(parameters)
-        with self.locked(lock.table.definition).statement() as steps:
+        heaps = [self.locked(lock.table.definition) for lock in self._locks]
+        with heaps[0].statement() as steps:
+            several = [steps.on(heap) for heap in heaps]
             while True:
                 try:
-                    rows = self._lock_rows(lock, steps, parameters, end)
+                    rows = self._lock_rows(steps, several, parameters, end)
                     break
                 except RowChanged as changed:
                     steps.start_over(changed)
-        shown = [row[:-1] for row in rows[offset:]]
+        shown = [row[: -len(self._locks)] for row in rows[offset:]]
         return Result(self.names, self.column_types, len(shown), iter(shown))
 
     def _ends(self, parameters: Parameters) -> tuple[int, int | None]:
@@ -193,7 +211,7 @@ class Query(Statement):
         offset = numbers[1] or 0
         return offset, None if numbers[0] is None else offset + numbers[0]
 
-    def _lock_rows(self, lock: Lock, steps: Steps, parameters: Parameters, end: int | None) -> list[Row]:
+    def _lock_rows(self, steps: Steps, several: list[Steps], parameters: Parameters, end: int | None) -> list[Row]:
         held: list[Row] = []
         if end == 0:
             return held
@@ -201,13 +219,20 @@ class Query(Statement):
             reading = stack.enter_context(self.connection.one_snapshot(steps.scn))
             run = Run(self.connection, reading, parameters, self._now())
             for row in self.plan.rows(run, partial(self.watch, stack)):
-                row_id = parse_row_id(row[-1])
-                assert row_id is not None
-                if not steps.lock([row_id], lock.wait is False, lock.wait is None):
+                if self._lock_row(several, row[-len(self._locks) :]):
                     held.append(row)
                     if len(held) == end:
                         break
         return held
+
+    def _lock_row(self, several: list[Steps], shown: Row) -> bool:
+        """Lock the rows of which one of the result is made; False: one of them is to be passed over."""
+        for lock, steps, value in zip(self._locks, several, shown, strict=True):
+            row_id = parse_row_id(value)
+            assert row_id is not None
+            if steps.lock([row_id], lock.wait is False, lock.wait is None):
+                return False
+        return True
 
     # ---- explaining
 
@@ -216,7 +241,7 @@ class Query(Statement):
 
     @operation
     def analyze(self, parameters: Parameters) -> list[str]:
-        if self._lock is not None:
+        if self._locks:
             return super().analyze(parameters)
         with ExitStack() as stack:
             reading = stack.enter_context(self.connection.one_snapshot())
@@ -225,17 +250,42 @@ class Query(Statement):
 
 
 def _with_row_id(relation: Relation, table: Table) -> Relation:
-    """A query over the rows of one table with their ids behind its columns."""
-    if isinstance(relation, Project):
-        own = table.row_id
-        column = Column(own.name, own.type) if own in relation.columns else own
-        output = column, Reference(own.type, own)
-        return Project(_with_row_id(relation.source, table), (*relation.outputs, output))
-    if isinstance(relation, Sort | Limit | Filter | Number):
-        return replace(relation, source=_with_row_id(relation.source, table))
+    """A query over the rows of tables with the ids of one of them behind its columns."""
+    column = table.row_id if table.row_id not in relation.columns else Column(table.row_id.name, table.row_id.type)
+    if not isinstance(relation, Project | With):
+        return Project(_carrying(relation, table.row_id), (*_outputs(relation), (column, _reference(table.row_id))))
     if isinstance(relation, With):
         return replace(relation, body=_with_row_id(relation.body, table))
-    return relation
+    source = _carrying(relation.source, table.row_id)
+    return Project(source, (*relation.outputs, (column, _reference(table.row_id))))
+
+
+def _carrying(relation: Relation, column: Column) -> Relation:
+    """A relation that has a column of a table in it among its columns, too; others are as they were."""
+    if column in relation.columns:
+        return relation
+    if isinstance(relation, Project):
+        return Project(_carrying(relation.source, column), (*relation.outputs, (column, _reference(column))))
+    if isinstance(relation, With):
+        return replace(relation, body=_carrying(relation.body, column))
+    if isinstance(relation, Join):
+        if _has_table(relation.left, column):
+            return replace(relation, left=_carrying(relation.left, column))
+        return replace(relation, right=_carrying(relation.right, column))
+    assert isinstance(relation, Sort | Limit | Filter | Number)
+    return replace(relation, source=_carrying(relation.source, column))
+
+
+def _has_table(relation: Relation, row_id: Column) -> bool:
+    return any(isinstance(one, Table) and one.row_id is row_id for one in walk(relation))
+
+
+def _reference(column: Column) -> Reference:
+    return Reference(column.type, column)
+
+
+def _outputs(relation: Relation) -> tuple[Output, ...]:
+    return tuple((Column(one.name, one.type), _reference(one)) for one in relation.columns)
 
 
 def _without_limit(plan: Plan) -> tuple[Plan, Expression | None, Expression | None]:

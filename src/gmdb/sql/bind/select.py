@@ -200,7 +200,7 @@ class Select:
         on = self._distinct_on(distinct, choices, keys)
         relation = self._rows(relation, sets, test, windows)
         count, offset = limits(self.binder, syntax, scope)
-        locks = self._locks(distinct is not None or bool(windows.calls))
+        locks = self._locks(distinct is not None or bool(windows.calls), relation)
         bound = self._output(relation, choices, keys, distinct is not None, on, count, offset)
         return Bound(bound.relation, bound.names, bound.values, locks)
 
@@ -432,11 +432,12 @@ class Select:
             values = tuple(one if one.type is None else Reference(one.type, next(columns)[0]) for one in values)
         return Bound(relation, names, values)
 
-    def _locks(self, is_regrouped: bool) -> tuple[Lock, ...]:
-        """FOR UPDATE [OF table, …] [NOWAIT | SKIP LOCKED]."""
+    def _locks(self, is_regrouped: bool, relation: Relation) -> tuple[Lock, ...]:
+        """FOR UPDATE [OF table, …] [NOWAIT | SKIP LOCKED]; FOR NO KEY UPDATE is the same, since nobody locks keys."""
         locks: dict[str, Lock] = {}
         for node in self.syntax.list("locks"):
             with reading(node) as part:
+                part.take("key")
                 if not part.take("update"):
                     raise UnsupportedExpression("FOR SHARE is not supported", *place(node), "There is FOR UPDATE")
                 named = part.list("expressions")
@@ -444,18 +445,36 @@ class Select:
                 wait = {True: False, False: None}.get(node.args.get("wait"), True)
                 if isinstance(node.args.get("wait"), exp.Expr):
                     raise UnsupportedExpression("FOR UPDATE takes NOWAIT or SKIP LOCKED", *place(node))
-            if is_regrouped or self.scope.grouping is not None or len(self.scope.items) != 1:
-                raise UnsupportedExpression("FOR UPDATE is for queries over the rows of one table", *place(node))
+            if is_regrouped or self.scope.grouping is not None or not self.scope.items:
+                raise UnsupportedExpression("FOR UPDATE is for queries over the rows of tables", *place(node))
             items = [self.scope.item(self._lock_name(one), one) for one in named] or self.scope.items
             for item in items:
                 if item.table is None:
-                    raise UnsupportedExpression(f"FOR UPDATE is for tables, and {item.name} is none", *place(node))
-                locks[item.name] = Lock(item.table, wait)
+                    hint = "Name the tables that are to be locked: FOR UPDATE OF ..."
+                    raise UnsupportedExpression(
+                        f"FOR UPDATE is for tables, and {item.name} is none", *place(node), hint
+                    )
+                if item.table in _nullable(relation):
+                    message = f"FOR UPDATE cannot lock {item.name}, which is on the nullable side of an outer join"
+                    raise UnsupportedExpression(message, *place(node))
+                before = locks.get(item.name)
+                waits = {wait} if before is None else {wait, before.wait}
+                locks[item.name] = Lock(item.table, False if False in waits else None if None in waits else True)
         return tuple(locks.values())
 
     def _lock_name(self, node: exp.Expr) -> str:
         with reading(node) as part:
             return folded(part.need("this", "a name"))
+
+
+def _nullable(relation: Relation) -> list[tree.Table]:
+    """The tables of whose rows an outer join may make NULLs."""
+    tables: list[tree.Table] = []
+    for one in tree.walk(relation):
+        if isinstance(one, tree.Join):
+            sides = {"left": (one.right,), "right": (one.left,), "full": (one.left, one.right)}.get(one.kind, ())
+            tables += [table for side in sides for table in tree.walk(side) if isinstance(table, tree.Table)]
+    return tables
 
 
 def _together(sets: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ class QueryOfChanges(Query):
 
     @operation
     def _run_course(self, parameters: Parameters) -> Result:
-        if self._lock is not None:
+        if self._locks:
             raise UnsupportedExpression("FOR UPDATE cannot stand in a query whose WITH changes rows")
         changes = self._parts.changes
         if any(one.definition.lobs is not None for one in changes):

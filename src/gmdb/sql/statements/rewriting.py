@@ -259,7 +259,7 @@ class _NewRows(Query):
         self.names = tuple(column.name for column, _ in relation.outputs)
         self.column_types = tuple(column.type for column, _ in relation.outputs)
         self._uses_time = uses_time(value for _, value in relation.outputs)
-        self._lock = None
+        self._locks = ()
         self.plan = self.planned(fold_relation(relation))
 
 
