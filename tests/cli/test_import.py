@@ -440,7 +440,12 @@ def test_parquet_brings_its_types(tmp_path: Path, capsys: Output) -> None:
 
 @pytest.mark.parametrize(
     "column",
-    [pa.array([[1]]), pa.array([[1]], pa.large_list(pa.int8())), pa.array([{"a": 1}]), pa.array([1], pa.duration("s"))],
+    [
+        pa.array([[[1]]]),
+        pa.array([[1]], pa.large_list(pa.uint64())),
+        pa.array([{"a": 1}]),
+        pa.array([1], pa.duration("s")),
+    ],
     ids=lambda column: str(column.type),
 )
 def test_a_column_that_gmdb_has_no_type_for_is_refused(tmp_path: Path, capsys: Output, column: pa.Array) -> None:

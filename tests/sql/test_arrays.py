@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
+from gmdb.cli import main
 from gmdb.database.connection import Connection
 from gmdb.errors import IllTyped, TypeMismatch, ValueOutOfRange, ValueTooLong
 
@@ -139,6 +142,35 @@ def test_each_row_has_a_list_of_its_own(table: Connection, executor: str) -> Non
         assert table.execute(text).fetchone() != first
     row = table.execute("update t set s = 'x' where id = 1 returning a, array[1]").fetchone()
     assert row == ([1, None], [1])
+
+
+def test_tools_show_arrays(db: Connection, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    db.execute("create table t (i int, a text[], n numeric(8,2)[])")
+    db.execute("insert into t values (1, '{x,NULL,\"a b\"}', '{1.50}'), (2, '{}', null)")
+    db.commit()
+    asked = ["sql", str(path), "-c", "select a, n from t order by i", "--output"]
+    for output, expected in (
+        ("json", '{"a": ["x", null, "a b"], "n": [1.50]}'),
+        ("csv", '"{x,NULL,""a b""}",{1.50}'),
+        ("table", '{x,NULL,"a b"} {1.50}'),
+    ):
+        assert main([*asked, output]) == 0
+        assert expected in capsys.readouterr().out
+    db.checkpoint()
+    assert main(["stat", "rows", str(path), "t"]) == 0
+    assert "['x', None, 'a b']  [Decimal('1.50')]" in capsys.readouterr().out
+    parquet.write_table(db.execute("select * from t").arrow(), tmp_path / "again.parquet")
+    db.commit()
+    assert main(["import", str(tmp_path / "again.parquet"), "--into", str(path)]) == 0
+    types = "select column_name, data_type, udt_name from information_schema.columns where table_name = 'again'"
+    assert db.execute(f"{types} order by 1").fetchall() == [
+        ("a", "ARRAY", "_varchar"),
+        ("i", "integer", "int4"),
+        ("n", "ARRAY", "_numeric"),
+    ]
+    assert (
+        db.execute("select * from again order by i").fetchall() == db.execute("select * from t order by i").fetchall()
+    )
 
 
 def test_an_array_of_any_length_is_kept(db: Connection) -> None:

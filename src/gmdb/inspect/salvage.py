@@ -14,6 +14,7 @@ from typing import Any
 from gmdb.errors import Error, SchemaError
 from gmdb.format import heap, lob
 from gmdb.format.address import NO_PAGE, RowId, page_id_of, page_name
+from gmdb.format.arrays import SUFFIX
 from gmdb.format.columns import Column, make_type
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.row import RowFlag
@@ -138,7 +139,7 @@ class Salvage:
         columns: dict[int, dict[int, Column]] = {}
         for values in self._catalog_rows(SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS):
             obj_id, position, name, type_name, length, scale, nullable, *_ = values
-            numbers = [length, scale] if type_name == "DECIMAL" else [length] if length else []
+            numbers = [length, scale] if type_name.removesuffix(SUFFIX) == "DECIMAL" else [length] if length else []
             try:
                 columns.setdefault(obj_id, {})[position] = Column(name, make_type(type_name, numbers), nullable)
             except SchemaError as error:
@@ -222,7 +223,7 @@ class Salvage:
         try:
             raw = b"".join(self._lob_parts(locator.first_page, locator.first_page, lob.LEVEL_MAX))[: locator.length]
             if len(raw) == locator.length:
-                return raw.decode() if column.type.is_text else raw
+                return column.type.decode(raw) if column.type.is_array else raw.decode() if column.type.is_text else raw
             wrong = f"it has {len(raw)} of {locator.length} bytes"
         except (Error, UnicodeDecodeError) as error:
             wrong = str(error)

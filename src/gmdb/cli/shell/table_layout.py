@@ -18,6 +18,7 @@ from typing import Any
 
 from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN, Paint
+from gmdb.sql.arrays import array_text
 
 # ---- Values as the shell writes them.
 
@@ -36,6 +37,8 @@ def text_of(value: Any) -> str:
         return format(value, "f")
     if isinstance(value, datetime):
         return value.isoformat(" ")
+    if isinstance(value, list):
+        return array_text(value, text_of)
     return str(value)
 
 
@@ -47,6 +50,8 @@ def json_of(value: Any) -> str:
         return text_of(value)
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(json_of, value))}]"
     return json.dumps(text_of(value), ensure_ascii=False)
 
 
@@ -191,7 +196,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _type_width(type_: ColumnType | None) -> int | None:
     """The places of the widest value of a type; None if that is too many, or not known."""
-    if type_ is None:
+    if type_ is None or type_.is_array:
         return None
     if type_.name == "DECIMAL":
         width = type_.length + 2

@@ -19,7 +19,8 @@ from pyarrow import csv, parquet
 
 from gmdb.cli.sources.plan import BYTES, TEXT, Account, TablePlan, table_name
 from gmdb.errors import DataError, InvalidText, SchemaError, TypeMismatch
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, Column, ColumnType
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, Column, ColumnType, array_of
+from gmdb.sql.types import unlimited
 
 PARQUET_MAGIC = b"PAR1"
 BATCH_ROWS = 65536
@@ -93,6 +94,8 @@ def column_type(type_: pa.DataType) -> ColumnType | None:
         return column_type(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
         return column_type(type_.storage_type)
+    if kinds.is_list(type_) or kinds.is_large_list(type_):
+        return _array_type(type_.value_type)
     if kinds.is_uint64(type_):
         return ColumnType("DECIMAL", 20)
     if kinds.is_integer(type_):
@@ -101,6 +104,17 @@ def column_type(type_: pa.DataType) -> ColumnType | None:
         is_one_here = 0 <= type_.scale <= type_.precision <= DECIMAL_DIGITS_MAX
         return ColumnType("DECIMAL", type_.precision, type_.scale) if is_one_here else None
     return next((column for test, column in _TESTS if test(type_)), None)
+
+
+def _array_type(element: pa.DataType) -> ColumnType | None:
+    """The type of arrays of an Arrow type; None if there is none, or values would have to be changed for it."""
+    kinds = pa.types
+    if kinds.is_nested(element) or kinds.is_uint64(element) or kinds.is_dictionary(element):
+        return None
+    if isinstance(element, pa.BaseExtensionType) or (kinds.is_timestamp(element) and element.tz is not None):
+        return None
+    type_ = column_type(element)
+    return None if type_ is None else array_of(unlimited(type_))
 
 
 _TESTS: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (

@@ -19,13 +19,14 @@ from gmdb.sql.bind.coercion import (
     described,
     same_type,
     settled,
+    unwrapped,
 )
-from gmdb.sql.bind.expressions import bind, handles
+from gmdb.sql.bind.expressions import bind, handles, quantifier
 from gmdb.sql.dialect import place
 from gmdb.sql.operations import arrays
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Call, Coalesce, Column, Constant, Expression, Reference, Relation, ScalarQuery, SortKey
-from gmdb.sql.types import BIGINT, BOOLEAN, INT, is_array, pg_name
+from gmdb.sql.types import BIGINT, BOOLEAN, INT, TEXT, is_array, pg_name
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -131,6 +132,23 @@ def quantified(
     return Call(
         BOOLEAN, operation, tuple(coerce(a, t, node) for a, t in zip((left, values), operation.takes, strict=True))
     )
+
+
+def like_each(
+    binder: Binder, name: str, text: exp.Expr, side: exp.Expr, negate: bool, node: exp.Expr, scope: Scope
+) -> Expression:
+    """``text LIKE ANY (patterns)``, which is no comparison of a query's rows."""
+    every = quantifier(side) == arrays.ALL
+    with reading(side) as part:
+        patterns = part.list("expressions")[0] if isinstance(side, exp.Anonymous) else part.need("this", "an array")
+    if isinstance(unwrapped(patterns), exp.Query | exp.Values):
+        hint = "Write ANY (ARRAY(SELECT ...))"
+        raise UnsupportedExpression(f"{name.upper()} is asked of an array, not of a query", *place(node), hint)
+    values = [bind(binder, text, scope), bind(binder, patterns, scope)]
+    inner = operations.resolve(name, (TEXT, TEXT))
+    assert inner is not None
+    operation = arrays.of_each(f"{'not ' if negate else ''}{name}", inner, every, negate)
+    return call(operation, values, node)
 
 
 # ---- FROM unnest(...)

@@ -449,7 +449,12 @@ def _escape(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 
 def _like_with(binder: Binder, syntax: Syntax, scope: Scope, escape: Expression | None) -> Expression:
     name = _PATTERNS[type(syntax.node)]
-    arguments, negate = [bind(binder, one, scope) for one in _sides(syntax)], syntax.flag("negate")
+    sides, negate = _sides(syntax), syntax.flag("negate")
+    if escape is None and quantifier(sides[1]) is not None:
+        from gmdb.sql.bind.arrays import like_each
+
+        return like_each(binder, name, sides[0], sides[1], negate, syntax.node, scope)
+    arguments = [bind(binder, one, scope) for one in sides]
     if escape is not None:
         arguments, name = [*arguments, escape], f"{name}_escape"
     for one in arguments:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gmdb.format.arrays import SUFFIX
 from gmdb.format.columns import Column
 from gmdb.sql.syntax import INFORMATION_SCHEMA, PG_CATALOG
 from gmdb.sql.types import CALLED
@@ -30,8 +31,15 @@ def _case_of_types(names: Iterable[tuple[str, str]]) -> str:
 
 
 _OTHERS = {"BLOB": "bytea", "CLOB": "text"}  # that PostgreSQL does not have
-_TYPES = _case_of_types((name, _OTHERS.get(name, called.name)) for name, called in CALLED.items())
-_SHORT_TYPES = _case_of_types((name, called.short) for name, called in CALLED.items())
+_TYPES = (
+    _case_of_types((name, _OTHERS.get(name, called.name)) for name, called in CALLED.items()).replace(
+        "case type", f"case when type like '%{SUFFIX}' then 'ARRAY' else case type"
+    )
+    + " end"
+)
+_SHORT_TYPES = _case_of_types(
+    pair for name, called in CALLED.items() for pair in ((name, called.short), (name + SUFFIX, f"_{called.short}"))
+)
 _SCHEMAS = f"""(select obj_id as oid, name from sys_schemas
     union all select * from (values ({_PUBLIC_OID}, '{PUBLIC}'), ({_PG_CATALOG_OID}, '{PG_CATALOG}'),
         ({_INFORMATION_SCHEMA_OID}, '{INFORMATION_SCHEMA}')) as n (oid, name))"""

@@ -186,18 +186,24 @@ def quantified(
     inner = operators.comparison(symbol, left, element, known)
     if inner is None:
         return None
+    return of_each(symbol, inner, every)
+
+
+def of_each(name: str, inner: Operation, every: bool, negate: bool = False) -> Operation:
+    """A comparison with each element of an array, or its negation, any of which or all are to be true."""
     value, element = inner.takes
-    test = function_of(inner)
+    test, word = function_of(inner), ALL if every else ANY
     duck = None
-    if inner.duck is not None:
-        results = f"list_transform({{1}}, lambda e: {written(inner.duck, ['{0}', 'e'])})"
-        duck = f"gm_{ALL if every else ANY}({results}, {{0}} IS NULL)"
-    name = f"{symbol} {ALL if every else ANY}"
+    if inner.duck is not None and "{python}" not in inner.duck:
+        result = written(inner.duck, ["{0}", "e"])
+        results = f"list_transform({{1}}, lambda e: {f'(NOT {result})' if negate else result})"
+        duck = f"gm_{word}({results}, {{0}} IS NULL)"
 
     def compare(one: Any, values: Any) -> bool | None:
-        return arrays.holds(test, one, values, every)
+        return arrays.holds(test if not negate else lambda a, b: not test(a, b), one, values, every)
 
-    return _plain(name, (value, array_of(element)), BOOLEAN, compare, duck, strict=False)
+    takes = (value, array_of(element))
+    return _plain(f"{name} {word}", takes, BOOLEAN, compare, duck, strict=False, fails=inner.fails)
 
 
 # ---- elements and parts

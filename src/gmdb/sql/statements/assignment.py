@@ -232,6 +232,9 @@ def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed
             raise InvalidSyntax(f"{node.sql()} is not an assignment", *place(node))
         with reading(node) as syntax:
             target, value = syntax.need("this", "a column"), syntax.need("expression", "a value")
+        if isinstance(target, exp.Bracket):
+            hint = "Set the whole array, such as a = a[1:2] || 5 || a[4:]"
+            raise UnsupportedExpression("an element of an array is not set by itself", *place(target), hint)
         if not isinstance(target, exp.Tuple | exp.Paren):
             targets, values = [target], [value]
         else:

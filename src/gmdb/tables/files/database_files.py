@@ -31,6 +31,7 @@ from gmdb.format.address import (
     page_id_of,
     page_name,
 )
+from gmdb.format.arrays import SUFFIX
 from gmdb.format.checksum import page_crc
 from gmdb.format.columns import Column, make_type
 from gmdb.format.options import with_options
@@ -218,7 +219,7 @@ class DatabaseFiles:
         source = TableDefinition("sys_columns", SYS_COLUMNS_ID, SYSTEM_DEVICE, entry, SYS_COLUMNS_COLUMNS)
         by_table: dict[int, list[tuple[int, Column]]] = {}
         for row_id, (obj_id, position, name, type_name, length, scale, nullable, *more) in self.rows(source):
-            numbers = [length, scale] if type_name == "DECIMAL" else [length] if length else []
+            numbers = [length, scale] if type_name.removesuffix(SUFFIX) == "DECIMAL" else [length] if length else []
             try:
                 column = Column(name, make_type(type_name, numbers), nullable, more[0], more[1], more[2] or 0)
                 column = with_options(column, more[3])
