@@ -153,3 +153,40 @@ def test_definitions_are_rolled_back_with_their_transaction(engine: Engine) -> N
         assert sa.inspect(connection).has_table("t")
         connection.rollback()
         assert not sa.inspect(connection).has_table("t")
+
+
+def test_tables_of_schemas_and_temporary_ones_are_found_where_they_are(engine: Engine) -> None:
+    made = MetaData()
+    Table("up", made, Column("id", sa.Integer, primary_key=True), schema="s")
+    Table("down", made, Column("up_id", sa.ForeignKey("s.up.id")), Column("own", sa.ForeignKey("level.id")))
+    Table("level", made, Column("id", sa.Integer, primary_key=True))
+    Table(
+        "inner", made, Column("up_id", sa.ForeignKey("s.up.id")), Column("out", sa.ForeignKey("level.id")), schema="s"
+    )
+    with engine.begin() as connection:
+        connection.execute(sa.schema.CreateSchema("s"))
+        made.create_all(connection)
+        connection.execute(sa.text("create view s.seen as select * from s.up"))
+    with engine.connect() as connection:
+        passing = Table("level", MetaData(), Column("other", sa.Text), prefixes=["TEMPORARY"], gmdb_on_commit="DROP")
+        passing.create(connection)
+        inspector = sa.inspect(connection)
+        assert (inspector.default_schema_name, inspector.get_schema_names()) == ("public", ["public", "s"])
+        assert (inspector.get_table_names(), inspector.get_table_names("s")) == (["down", "level"], ["inner", "up"])
+        assert (inspector.get_view_names(), inspector.get_view_names("s")) == ([], ["seen"])
+        assert inspector.get_temp_table_names() == ["level"]
+        assert [column["name"] for column in inspector.get_columns("level")] == ["other"]
+        assert [column["name"] for column in inspector.get_columns("level", schema="public")] == ["id"]
+        keys = {
+            (table, schema, key["constrained_columns"][0]): (key["referred_schema"], key["referred_table"])
+            for table, schema in (("down", None), ("down", "public"), ("inner", "s"))
+            for key in inspector.get_foreign_keys(table, schema)
+        }
+        assert keys == {
+            ("down", None, "up_id"): ("s", "up"), ("down", None, "own"): (None, "level"),
+            ("down", "public", "up_id"): ("s", "up"), ("down", "public", "own"): ("public", "level"),
+            ("inner", "s", "up_id"): ("s", "up"), ("inner", "s", "out"): (None, "level"),
+        }  # fmt: skip
+        connection.commit()
+        assert sa.inspect(connection).get_temp_table_names() == []
+        assert not inspector.has_table("down", schema="s")

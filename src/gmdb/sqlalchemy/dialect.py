@@ -45,6 +45,7 @@ class StatementCompiler(PGCompiler):
 
 
 _NAME = r'(?:[\w$]+|"(?:[^"]|"")+")'
+_ON_COMMIT = re.compile(r"(?i)^(?:preserve rows|delete rows|drop)$")
 _ON_DELETE = re.compile(rf"^\w+(?:\s+\w+)?(?:\s*\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))?$")
 
 
@@ -152,7 +153,11 @@ class DefinitionCompiler(DDLCompiler):
         options = table.dialect_options["gmdb"]
         space, pct_free = options["tablespace"], options["pctfree"]
         text = f" TABLESPACE {self.preparer.quote(space)}" if space else ""
-        return text + (f" PCTFREE {int(pct_free)}" if pct_free is not None else "")
+        text += f" PCTFREE {int(pct_free)}" if pct_free is not None else ""
+        if options["on_commit"] is None:
+            return text
+        action = self.preparer.validate_sql_phrase(options["on_commit"], _ON_COMMIT)  # type: ignore[no-untyped-call]
+        return f" ON COMMIT {action}{text}"
 
 
 def _nulls_not_distinct(thing: Any) -> str:
@@ -164,7 +169,8 @@ def _nulls_not_distinct(thing: Any) -> str:
 class ExecutionContext(DefaultExecutionContext):
     def fire_sequence(self, seq: Any, type_: Any) -> Any:
         """The next number of a sequence, for the program."""
-        return self._execute_scalar(f"SELECT {self.dialect.statement_compiler(self.dialect, None).process(seq)}", type_)
+        preparer: Any = self.identifier_preparer
+        return self._execute_scalar(f"SELECT nextval({preparer._format_sequence_string_literal(seq)})", type_)
 
 
 # ---- The dialect.
@@ -192,7 +198,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     preparer = IdentifierPreparer
     colspecs = IMPLEMENTATIONS
     construct_arguments = [  # noqa: RUF012
-        (schema.Table, {"tablespace": None, "pctfree": None}),
+        (schema.Table, {"tablespace": None, "pctfree": None, "on_commit": None}),
         (schema.Index, {"using": None, "include": None, "where": None, "nulls_not_distinct": None}),
         (schema.UniqueConstraint, {"nulls_not_distinct": None}),
         (schema.CheckConstraint, {"not_valid": False}),
@@ -216,7 +222,6 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     supports_constraint_comments = True
     supports_sequences = True
     sequences_optional = True
-    supports_schemas = False
     supports_views = True
     postfetch_lastrowid = True
     favor_returning_over_lastrowid = True
@@ -286,8 +291,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:  # noqa: ARG002
         return tuple(int(part) for part in gmdb.__version__.split(".") if part.isdigit())
 
-    def _get_default_schema_name(self, connection: Any) -> Any:  # noqa: ARG002
-        return None
+    def _get_default_schema_name(self, connection: Any) -> Any:
+        return connection.exec_driver_sql("SELECT current_schema()").scalar()
 
     # ---- isolation
 

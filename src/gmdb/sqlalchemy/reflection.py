@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Any
 
@@ -15,6 +16,7 @@ from gmdb.errors import NoSuchTable
 from gmdb.format.columns import Column, ColumnType
 from gmdb.tables.access.indexes import Direction
 from gmdb.tables.catalog.counters import LARGEST_OF, counting_of
+from gmdb.tables.catalog.names import PUBLIC, TEMPORARY, full_name, is_temporary, parts_of
 from gmdb.tables.catalog.schema import (
     CHECK,
     FOREIGN_KEY,
@@ -191,60 +193,84 @@ def reflected(type_: ColumnType) -> sqltypes.TypeEngine[Any]:
 
 # ---- What tables there are, for SQLAlchemy's inspector.
 
-DEFAULT_SCHEMA: str | None = None  # there is but one, without a name
-
 
 class Reflection:
-    """The dialect's methods that find definitions out; there are no schemas."""
+    """The dialect's methods that find definitions out.  Without a schema, what SQL finds by a name is meant: a table of
+    the session's own, or one of the first schema of its path, which is ``default_schema_name``."""
+
+    default_schema_name: str | None
 
     def _database(self, connection: SqlConnection) -> Any:
         """gmdb's own connection."""
         return connection.connection.driver_connection
 
+    @property
+    def _usual_schema(self) -> str:
+        return self.default_schema_name or PUBLIC
+
     def _definition(self, connection: SqlConnection, name: str, schema: str | None) -> TableDefinition:
         """A table; or a view, as one that has columns and nothing else."""
         database = self._database(connection)
-        try:
-            if schema != DEFAULT_SCHEMA or name.startswith("sys_"):
-                raise NoSuchTable(name)
-            if name in database.views():
-                return TableDefinition(name, 0, 0, 0, database.view(name).columns)
-            return database.table(name)
-        except NoSuchTable:
-            raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}") from None
+        for own in (TEMPORARY, self._usual_schema) if schema is None else (schema,):
+            full = full_name(own, name)
+            if own == PUBLIC and name.startswith("sys_"):
+                continue
+            with suppress(NoSuchTable):
+                return database.table(full)
+            with suppress(NoSuchTable):
+                return TableDefinition(full, 0, 0, 0, database.view(full).columns)
+        raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
+
+    def _names(self, connection: SqlConnection, kind: str, schema: str | None, of_session: bool = False) -> list[str]:
+        """The names of what a method of the connection lists, of a schema or of the session's own."""
+        database = self._database(connection)
+        schemas = set(database.schemas())
+        found = [_parts(name, schemas) for name in getattr(database, kind)()]
+        if of_session:
+            return [name for own, name in found if is_temporary(own)]
+        return [name for own, name in found if own == (schema or self._usual_schema)]
 
     def _constraints(self, connection: SqlConnection, name: str, schema: str | None, kind: str) -> Iterator[Constraint]:
         constraints = self._definition(connection, name, schema).constraints
         return iter(sorted((one for one in constraints if one.kind == kind), key=lambda one: one.name))
 
     @reflection.cache
+    def get_schema_names(self, connection: SqlConnection, **_given: Any) -> list[str]:
+        return sorted([PUBLIC, *self._database(connection).schemas()])
+
+    @reflection.cache
+    def has_schema(self, connection: SqlConnection, schema_name: str, **_given: Any) -> bool:
+        return schema_name == PUBLIC or schema_name in self._database(connection).schemas()
+
+    @reflection.cache
     def get_table_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        database = self._database(connection)
-        return list(database.tables()) if schema == DEFAULT_SCHEMA else []
+        return self._names(connection, "tables", schema)
 
     @reflection.cache
     def get_view_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        database = self._database(connection)
-        return list(database.views()) if schema == DEFAULT_SCHEMA else []
+        return self._names(connection, "views", schema)
+
+    @reflection.cache
+    def get_temp_table_names(self, connection: SqlConnection, **_given: Any) -> list[str]:
+        return self._names(connection, "tables", None, of_session=True)
+
+    @reflection.cache
+    def get_temp_view_names(self, connection: SqlConnection, **_given: Any) -> list[str]:
+        return self._names(connection, "views", None, of_session=True)
+
+    @reflection.cache
+    def get_sequence_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
+        return self._names(connection, "sequences", schema)
 
     @reflection.cache
     def get_view_definition(
         self, connection: SqlConnection, view_name: str, schema: str | None = None, **_given: Any
     ) -> str:
         database = self._database(connection)
-        if schema != DEFAULT_SCHEMA or view_name not in database.views():
-            raise exc.NoSuchTableError(view_name if schema is None else f"{schema}.{view_name}")
-        return str(database.view(view_name).query)
-
-    def get_temp_table_names(self, *_given: Any, **_more: Any) -> list[str]:
-        return []
-
-    get_temp_view_names = get_schema_names = get_temp_table_names
-
-    @reflection.cache
-    def get_sequence_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        database = self._database(connection)
-        return list(database.sequences()) if schema == DEFAULT_SCHEMA else []
+        for own in (TEMPORARY, self._usual_schema) if schema is None else (schema,):
+            with suppress(NoSuchTable):
+                return str(database.view(full_name(own, view_name)).query)
+        raise exc.NoSuchTableError(view_name if schema is None else f"{schema}.{view_name}")
 
     @reflection.cache
     def has_table(self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any) -> bool:
@@ -295,18 +321,23 @@ class Reflection:
     def get_foreign_keys(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": one.name,
-                "constrained_columns": list(one.columns),
-                "referred_schema": None,
-                "referred_table": one.references,
-                "referred_columns": list(one.key),
-                "options": _foreign_key_options(one),
-                **_comment(one),
-            }
-            for one in self._constraints(connection, table_name, schema, FOREIGN_KEY)
-        ]
+        schemas = set(self._database(connection).schemas())
+        keys = []
+        for one in self._constraints(connection, table_name, schema, FOREIGN_KEY):
+            own, name = _parts(one.references, schemas)
+            is_usual = own == self._usual_schema or is_temporary(own)
+            keys.append(
+                {
+                    "name": one.name,
+                    "constrained_columns": list(one.columns),
+                    "referred_schema": None if is_usual and own != schema else own,
+                    "referred_table": name,
+                    "referred_columns": list(one.key),
+                    "options": _foreign_key_options(one),
+                    **_comment(one),
+                }
+            )
+        return keys
 
     @reflection.cache
     def get_indexes(
@@ -343,6 +374,12 @@ class Reflection:
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> dict[str, Any]:
         return {"text": self._definition(connection, table_name, schema).comment}
+
+
+def _parts(name: str, schemas: Container[str]) -> tuple[str, str]:
+    """The schema of a full name, and the name within it."""
+    own = name.partition(".")[0]
+    return parts_of(name, (own,) if is_temporary(own) else schemas)
 
 
 def _comment(constraint: Constraint) -> dict[str, Any]:

@@ -26,11 +26,13 @@ THERE = """
     index_reflects_included_columns
     timestamp_microseconds_implicit_bound
     tuple_in_w_empty
+    create_temp_table_as cross_schema_fk_reflection ctes_on_dml has_temp_table implicit_default_schema
+    schema_create_delete schema_reflection schemas
+    temp_table_comment_reflection temp_table_names temp_table_reflect_indexes temp_table_reflection temporary_tables
+    temporary_views
 """
 ABSENT = """
-    ctes_on_dml datetime_interval
-    implicit_default_schema
-    schemas server_side_cursors temp_table_reflection temporary_tables
+    array_type datetime_interval server_side_cursors
     window_range window_range_non_numeric window_range_numeric
 """
 
