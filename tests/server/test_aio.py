@@ -18,7 +18,7 @@ import pytest
 
 import gmdb
 from gmdb import aio
-from gmdb.errors import InterfaceError, ReadOnlyTransaction, StatementInterrupted, UniqueViolation
+from gmdb.errors import InterfaceError, LostWithOwner, ReadOnlyTransaction, StatementInterrupted, UniqueViolation
 from tests.searches import extent
 from tests.server.peer import PATIENCE, SOON, Peer
 
@@ -291,6 +291,27 @@ def test_threads_go_with_their_connections_also_without_a_close(place: Path) -> 
     while _threads() > before and time.monotonic() < ends:
         time.sleep(0.01)
     assert _threads() == before
+
+
+def test_a_task_whose_owner_dies_goes_on_after_a_rollback(path: Path, start_peer: Callable[[], Peer]) -> None:
+    async def work() -> None:
+        owner = start_peer()
+        owner("db = gmdb.connect(path); db.execute('create table t (i int)'); db.commit()", path=str(path))
+        async with aio.connect(path) as db:
+
+            async def change() -> None:
+                async with db.transaction():  # which rolls back
+                    await db.execute("insert into t values (1)")
+                    owner.kill()
+                    await db.execute("insert into t values (2)")
+
+            with pytest.raises(LostWithOwner):
+                await change()
+            await db.execute("insert into t values (3)")
+        async with aio.connect(path) as db:
+            assert await (await db.execute("select i from t")).fetchall() == [(3,)]
+
+    asyncio.run(work())
 
 
 @pytest.mark.search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import random
@@ -21,6 +22,7 @@ import pytest
 from pyarrow import flight
 
 import gmdb
+from gmdb import aio
 from gmdb.database.connection import Connection
 from gmdb.errors import (
     InterfaceError,
@@ -144,6 +146,19 @@ def test_a_statement_over_tls_is_interrupted(db: Connection, secure: Serving, ce
             waiting.update("t", {"s": "mine"})
         timer.join()
         assert waiting.execute("select count(*) from t").fetchall() == [(2,)]
+
+
+def test_a_task_whose_time_is_up_ends_its_statement_over_tls(
+    db: Connection, secure: Serving, certificates: Certificates
+) -> None:
+    async def work() -> None:
+        async with aio.connect(secure.url, token=TOKEN, tls_ca=certificates.ca, lock_timeout=500) as waiting:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(waiting.execute("update t set s = 'mine'"), 0.3)
+            assert await (await waiting.execute("select count(*) from t")).fetchall() == [(2,)]
+
+    db.update("t", {"s": "held"})
+    asyncio.run(work())
 
 
 def test_the_url_may_say_it_all_but_the_token(
