@@ -160,6 +160,25 @@ def test_values_leave_a_row_that_has_no_room_for_them(db: Connection) -> None:
     db.gc()
 
 
+def test_a_foreign_key_finds_values_that_had_left_their_rows_before_it_came(db: Connection) -> None:
+    db.execute("create table p (k text primary key)")
+    filled = "a varchar(4000) default repeat('a', 3900), b varchar(4000) default repeat('b', 3900)"
+    db.execute(f"create table c (i int, k text, {filled}, body text check (body like '%.'))")
+    db.execute("insert into p values (repeat('k', 1000)), ('m')")
+    db.execute("insert into c (i, k) values (1, repeat('k', 1000))")
+    db.execute("insert into c values (2, 'm', 'a', 'b', repeat('x', 9000) || '.')")
+    db.execute(
+        "alter table c add constraint f foreign key (k) references p on delete cascade on update cascade not valid"
+    )
+    db.execute("alter table c validate constraint f")
+    db.execute("update p set k = 'n' where k = 'm'")
+    db.execute("delete from p where k <> 'n'")
+    assert db.execute("select i, k from c").fetchall() == [(2, "n")]
+    db.execute("create index c_k on c (k)")
+    db.execute("update p set k = 'o'")
+    assert db.execute("select i, k, length(body) from c").fetchall() == [(2, "o", 9001)]
+
+
 def test_a_value_that_an_index_needs_stays_in_its_row(db: Connection) -> None:
     db.execute("create table wide (a text unique, b text, c text, d text, e text unique, f text unique)")
     with pytest.raises(RowTooLarge):

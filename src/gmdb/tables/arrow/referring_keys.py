@@ -33,7 +33,7 @@ def keys_of_rows(
     """The values of some columns in the rows of some pages, few of them more than once; NULLs included."""
     store, page_size = heap.segment.store, heap.segment.space.page_size
     wanted = sorted(set(positions))
-    scan = Scan(store, heap.obj_id, heap.columns, wanted, pages, page_size)
+    scan = Scan(store, heap.obj_id, heap.columns, wanted, pages, page_size, lobs=heap.definition.lobs)
     for batch in scan.batches(Reading(form)):
         check()
         heap.session.check_interrupted()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmdb.errors import DataError, ForeignKeyViolation, NoSuchConstraint, SchemaError
 from gmdb.format.address import RowId
+from gmdb.format.codec import Unfinished
 from gmdb.format.columns import Column
 from gmdb.format.options import options_of
 from gmdb.kernel.runtime.call import LATEST
@@ -433,28 +434,22 @@ class ForeignKeyChecks:
         if _own_index(foreign_key) is not None:
             return next((key for key in keys if self._rows(foreign_key, key)), None)
         wanted, normal = {foreign_key.normal(key): key for key in keys}, foreign_key.normal
-        for _, values in self._scan(foreign_key):
-            key = tuple(values[n] for n in foreign_key.positions)
-            if None not in key and normal(key) in wanted:
-                return wanted[normal(key)]
-        return None
+        rows = self._scan(foreign_key, lambda key: normal(key) in wanted)
+        return next((tuple(values[n] for n in foreign_key.positions) for _, values in rows), None)
 
     def _rows(self, foreign_key: ForeignKey, key: Key) -> list[tuple[RowId, tuple[Any, ...]]]:
         """The rows that refer to a key."""
         child, index = foreign_key.child, _own_index(foreign_key)
         if index is None:
-            normal, positions = foreign_key.normal, foreign_key.positions
+            normal = foreign_key.normal
             wanted = normal(key)
-            return [
-                (row_id, values)
-                for row_id, values in self._scan(foreign_key)
-                if None not in (own := tuple(values[n] for n in positions)) and normal(own) == wanted
-            ]
+            return list(self._scan(foreign_key, lambda own: normal(own) == wanted))
         count, heap = len(foreign_key.positions), self._heap(child.number)
         order = [foreign_key.positions.index(n) for n in index.positions[:count]]
         with self._newest(heap) as (snapshot, form):
             keyed = heap.by_seen(index.name)
-            probe = keyed.probe(snapshot.scn, form, snapshot.check, heap.plain_decode, row_ids=True)
+            decode, finish = heap.plain_decode, heap.finisher(snapshot)
+            probe = keyed.probe(snapshot.scn, form, snapshot.check, decode, row_ids=True, finish=finish)
             try:
                 return list(probe.some(count)([key[n] for n in order]))
             except DataError:
@@ -462,14 +457,30 @@ class ForeignKeyChecks:
             finally:
                 probe.close()
 
-    def _scan(self, foreign_key: ForeignKey) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        heap = self._heap(foreign_key.child.number)
+    def _scan(
+        self, foreign_key: ForeignKey, is_wanted: Callable[[Key], bool]
+    ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows with wanted keys; of others, no more is read from elsewhere than that takes.
+
+        A value that is elsewhere is compared as what the row has, too, which is what was noted of it.
+        """
+        heap, positions = self._heap(foreign_key.child.number), foreign_key.positions
         with self._newest(heap) as (snapshot, form):
+            decode, whole_key = heap.decoder(snapshot), heap.finisher(snapshot, positions)
+
+            def is_meant(values: Sequence[Any]) -> bool:
+                key = tuple(values[n] for n in positions)
+                return None not in key and is_wanted(key)
+
             for page_id in heap.page_ids(snapshot.check).tolist():
                 self._session.check_interrupted()
                 rows = heap.encoded_rows_of_page(page_id, form)
                 snapshot.check()
-                yield from ((row_id, heap.plain_decode(row)) for row_id, row in rows)
+                for row_id, row in rows:
+                    values = heap.plain_decode(row)
+                    is_apart = whole_key is not None and values.__class__ is Unfinished
+                    if is_meant(values) or (is_apart and is_meant(whole_key(values))):  # type: ignore[misc]
+                        yield row_id, decode(row)
 
     @contextmanager
     def _newest(self, heap: Heap) -> Iterator[tuple[Snapshot, memoryview]]:
