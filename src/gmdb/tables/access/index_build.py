@@ -156,4 +156,5 @@ class Filling:
         if status == DUPLICATE:
             names = ", ".join(column.name for column in self._tree.columns[: len(self._index.key)])
             raise UniqueViolation(f"{where}: two rows have the same key ({names})")
-        raise ValueTooLong(f"{where}: there is a row that it does not take: {key_limit(self._index)}")
+        apart = "and none of its values may have left its row, as do those that have no room there"
+        raise ValueTooLong(f"{where}: there is a row that it does not take: {key_limit(self._index)}, {apart}")
