@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlalchemy.dialects import postgresql
 
 import sqlalchemy as sa
 from sqlalchemy import Column, Engine, Index, MetaData, Table, select
@@ -42,6 +43,8 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the colu
     "few": (sa.VARBINARY(9), b"\1", sa.VARBINARY),
     "colour": (sa.Enum(Colour, create_constraint=True, name="colours"), Colour.GRÜN, sa.VARCHAR),
     "key": (sa.Uuid(), uuid.UUID(int=5), sa.CHAR),
+    "numbers": (sa.ARRAY(sa.Integer), [1, None, 2], postgresql.ARRAY),
+    "words": (postgresql.ARRAY(sa.String(9)), ["", "a,b"], sa.ARRAY),
     "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.TEXT),
     "object": (sa.PickleType(), {"a": {1, 2}}, sa.LargeBinary),
 }
@@ -79,6 +82,34 @@ def test_columns_are_found_with_their_types(engine: Engine, table: Table) -> Non
     assert found["id"]["identity"]["always"] is False
     (check,) = sa.inspect(engine).get_check_constraints("t")
     assert check["name"] == "colours"
+
+
+def test_arrays_are_asked_as_postgresql_has_them(engine: Engine, table: Table) -> None:
+    numbers, words = table.c.numbers, table.c.words
+    with engine.begin() as connection:
+        rows = [{"numbers": [1, 2, 3], "words": ["x", "y"]}, {"numbers": [], "words": ["y"]}]
+        connection.execute(table.insert(), [*rows, {"numbers": None, "words": None}])
+
+        def found(condition: Any) -> list[int]:
+            return list(connection.scalars(select(table.c.id).where(condition).order_by(table.c.id)))
+
+        assert found(sa.any_(numbers) == 2) == [1]
+        assert found(sa.all_(numbers) > 0) == [1, 2]
+        assert found(table.c.id == sa.any_(sa.literal([3, 1], sa.ARRAY(sa.Integer)))) == [1, 3]
+        assert found(words.contains(["y"])) == [1, 2]
+        assert found(words.overlap(["x", "z"])) == [1]
+        assert found(words.contained_by(["y"])) == [2]
+        assert found(numbers[1] == 1) == [1]
+        shown = select(numbers[2:3], words.concat(["z"]), sa.func.cardinality(numbers)).where(table.c.id == 1)
+        assert connection.execute(shown).one() == ([2, 3], ["x", "y", "z"], 3)
+        assert connection.scalar(select(sa.func.array_agg(table.c.id))) == [1, 2, 3]
+        of_words = sa.func.unnest(words).table_valued("word", with_ordinality="n").render_derived()
+        listed = select(table.c.id, of_words.c.word, of_words.c.n).select_from(table.join(of_words, sa.true()))
+        assert connection.execute(listed).all() == [(1, "x", 1), (1, "y", 2), (2, "y", 1)]
+        assert connection.scalar(select(postgresql.array([1, 2]))) == [1, 2]
+    wide = Table("wide", MetaData(), Column("a", postgresql.ARRAY(sa.Integer, dimensions=2)))
+    with pytest.raises(sa.exc.CompileError, match="one dimension"):
+        wide.create(engine)
 
 
 def test_a_time_of_another_zone_is_kept_as_utc(engine: Engine, table: Table) -> None:

@@ -134,6 +134,7 @@ def _lists_of(column: Column, cells: pa.Array) -> pa.Array:
     require(bool((sizes[valid] >= _HEAD).all()))
     heads, counts, has_nulls = starts[valid], np.zeros(rows, np.int64), np.zeros(rows, bool)
     counts[valid] = _taken(data, heads + _COUNT_AT)
+    require(bool((data[heads] <= 1).all()))
     has_nulls[valid] = data[heads] != 0
     bits = np.where(has_nulls, (counts + 7) // 8, 0)
     first = starts + _HEAD + bits
