@@ -14,6 +14,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, create_engine
@@ -138,6 +139,22 @@ def test_a_first_migration_that_alembic_writes_makes_all_tables(engine: Engine, 
     migrations("check")
     migrations("downgrade", "base")
     assert not _content(engine)
+
+
+def test_a_copy_of_a_table_goes_on_counting_and_a_table_stays_in_its_schema(engine: Engine) -> None:
+    with engine.begin() as connection:
+        op = Operations(MigrationContext.configure(connection))
+        op.execute("create schema s")
+        counted = sa.Identity(start=7, increment=-3, maxvalue=7)
+        op.create_table(
+            "t", sa.Column("id", sa.Integer, counted, primary_key=True), sa.Column("n", sa.Integer), schema="s"
+        )
+        op.execute("insert into s.t (n) values (1), (2)")
+        with op.batch_alter_table("t", schema="s", recreate="always") as batch:
+            batch.alter_column("n", type_=sa.Text())
+        op.rename_table("t", "u", schema="s")
+        op.execute("insert into s.u (n) values ('x')")
+        assert connection.execute(sa.text("select * from s.u order by id")).all() == [(1, "x"), (4, "2"), (7, "1")]
 
 
 CHANGES = [

@@ -14,6 +14,7 @@ from alembic import util
 from alembic.ddl.base import (
     ColumnComment,
     ColumnType,
+    RenameTable,
     alter_column,
     alter_table,
     format_column_name,
@@ -32,7 +33,14 @@ from gmdb.sql.dialect import parse_expression
 from gmdb.sql.statements.assignment import bind_default
 from gmdb.sql.statements.stored_texts import written
 from gmdb.sql.tree import Constant
-from sqlalchemy import types
+from gmdb.tables.catalog.counters import counting_of
+from gmdb.tables.catalog.names import PUBLIC, full_name
+from sqlalchemy import column as sa_column
+from sqlalchemy import func, select, types
+from sqlalchemy import table as sa_table
+
+_COPY = "_alembic_tmp_"  # with which the name of a table begins that takes the place of another one
+_NUMBERS_A_TIME = 100_000
 
 
 class UsingType(ColumnType):
@@ -62,6 +70,30 @@ class GmdbImpl(DefaultImpl):
             del changes["type_"]
             self._exec(UsingType(table_name, column_name, type_, schema=changes.get("schema"), using=using))
         super().alter_column(table_name, column_name, **changes)
+
+    def rename_table(self, old_table_name: str, new_table_name: Any, schema: Any = None) -> None:
+        super().rename_table(old_table_name, new_table_name, schema)
+        if old_table_name.startswith(_COPY) and not self.as_sql:
+            self._go_on_counting(str(new_table_name), schema)
+
+    def _go_on_counting(self, name: str, schema: str | None) -> None:
+        """A copy's identities were given the original's numbers: they go on behind those."""
+        dialect: Any = self.dialect
+        assert self.connection is not None
+        table = full_name(schema or dialect.default_schema_name or PUBLIC, name)
+        database = dialect._database(self.connection)
+        for column in database.table(table).columns:
+            if column.identity is None:
+                continue
+            counting = counting_of(column)
+            numbers: Any = sa_column(column.name)
+            last = func.max(numbers) if counting.increment > 0 else func.min(numbers)
+            reached = self.connection.scalar(select(last).select_from(sa_table(name, schema=schema)))
+            left = 0 if reached is None else (reached - counting.start) // counting.increment + 1
+            while left > 0:
+                count = min(left, _NUMBERS_A_TIME)
+                database.next_identity(table, column.name, count)
+                left -= count
 
     # ---- comparing
 
@@ -171,6 +203,13 @@ def _visit_using_type(element: UsingType, compiler: Any, **_given: Any) -> str:
     table = alter_table(compiler, element.table_name, element.schema)
     type_ = format_type(compiler, element.type_)
     return f"{table} {alter_column(compiler, element.column_name)} TYPE {type_} USING {element.using}"
+
+
+@compiles(RenameTable, "gmdb")
+def _visit_rename_table(element: RenameTable, compiler: Any, **_given: Any) -> str:
+    """A table stays in its schema."""
+    name = format_table_name(compiler, element.new_table_name, None)
+    return f"{alter_table(compiler, element.table_name, element.schema)} RENAME TO {name}"
 
 
 @compiles(ColumnComment, "gmdb")
