@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gmdb.database.operations import Again, operation
 from gmdb.tables.catalog.names import TEMPORARY, full_name, temporary_schema
+from gmdb.tables.catalog.schema import FIRST_USER_ID
 
 if TYPE_CHECKING:
     from gmdb.database.engine import Database
@@ -52,6 +53,17 @@ class HasSchemas:
         """The table, sequence or view of a full name."""
         catalog = self._database.catalog
         return catalog.tables_of(self.session).get(name) or catalog.views_of(self.session).get(name)
+
+    def _relations(self) -> list[TableDefinition | ViewDefinition]:
+        """All tables, sequences and views that were created, as far as the session knows them."""
+        catalog = self._database.catalog
+        tables = (one for one in catalog.tables_of(self.session).values() if one.obj_id >= FIRST_USER_ID)
+        return sorted((*tables, *catalog.views_of(self.session).values()), key=lambda one: one.number)
+
+    def _definitions_seen(self) -> tuple[object, object]:
+        """Objects that are others when the session knows of other definitions."""
+        catalog = self._database.catalog
+        return catalog.tables_of(self.session), catalog.views_of(self.session)
 
     def _has_index(self, name: str) -> bool:
         tables = self._database.catalog.tables_of(self.session).values()

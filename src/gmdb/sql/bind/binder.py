@@ -72,11 +72,22 @@ class Catalog:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.names = Names(connection)
+        self._functions: Any = None  # of PostgreSQL's catalog, once there is one
 
     def column_of(self, table: Written, node: exp.Expr) -> str:
         """The full name of a table that stands before a column, with its schema."""
         del node
         return self.names.full_names(table)[0] if table.schema not in SYSTEM_SCHEMAS else str(table)
+
+    def postgres_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
+        """What a function of PostgreSQL's catalog does."""
+        from gmdb.sql.bind.catalog_functions import CatalogFunctions
+
+        del node
+        if self._functions is None:
+            self._functions = CatalogFunctions(self._connection, self.names)
+        found: Callable[..., Any] = self._functions.function(name)
+        return found
 
     def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
         """What a function of sequences does."""

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 SPECIAL: dict[str, Handler] = {}  # by name; given the call, of which the name is taken
 _DIGITS_OF_TIME = "6"
+_OF_CATALOG = (
+    *("to_regclass", "pg_table_is_visible", "format_type", "pg_get_indexdef", "pg_get_constraintdef"),
+    *("pg_get_viewdef", "pg_get_expr", "obj_description", "col_description"),
+)
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "btrim", "": "btrim"}
 
 
@@ -65,6 +69,13 @@ def _call(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     if name not in _names():
         raise no_function(name, syntax.node)
     return apply(name, _arguments(binder, syntax, scope, "expressions"), syntax.node)
+
+
+@special(*_OF_CATALOG)
+def _of_catalog(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    from gmdb.sql.bind.catalog_functions import function_of_catalog  # few ask for it
+
+    return function_of_catalog(binder, syntax, scope)
 
 
 @cache

@@ -492,12 +492,24 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 
 @handles(exp.Cast)
 def _cast(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    inner = syntax.need("this", "a value")
-    type_, limited = named_type(syntax.need("to", "a type"))
+    inner, to = syntax.need("this", "a value"), syntax.need("to", "a type")
+    if isinstance(to, exp.ObjectIdentifier):
+        from gmdb.sql.bind.catalog_functions import object_cast  # few ask for it
+
+        return object_cast(binder, bind(binder, inner, scope), to, syntax.node)
+    type_, limited = named_type(to)
     if type_.is_array and isinstance(inner, exp.Array) and not inner.expressions:  # which has no type of its own
         return Constant(type_, ())
     value = bind(binder, inner, scope)
+    if _is_regclass(inner) and value.type == INT and types.within(type_).name == "VARCHAR":
+        from gmdb.sql.bind.catalog_functions import as_name
+
+        value = as_name(binder, value, syntax.node)
     return coercion.convert(value, types.within(type_), syntax.node, limited)
+
+
+def _is_regclass(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Cast) and isinstance(node.args.get("to"), exp.ObjectIdentifier)
 
 
 def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:

@@ -33,6 +33,9 @@ class _NoTables(Catalog):
             f"no schema stands before {table.name} here", *place(node), "Write the column alone"
         )
 
+    def postgres_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
+        raise UnsupportedExpression(f"{name} cannot stand here: it asks for definitions", *place(node))
+
     def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
         raise UnsupportedExpression(f"{name} can only stand alone here, as a column's default", *place(node))
 

@@ -40,6 +40,14 @@ _TYPES = (
 _SHORT_TYPES = _case_of_types(
     pair for name, called in CALLED.items() for pair in ((name, called.short), (name + SUFFIX, f"_{called.short}"))
 )
+_SEQUENCE_TYPES = "case type when 'INT' then 'integer' else lower(type) end"
+
+
+def _action(column: str) -> str:
+    names = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+    return f"case c.{column} {' '.join(f'when {letter!r} then {name!r}' for letter, name in names.items())} end"
+
+
 _SCHEMAS = f"""(select obj_id as oid, name from sys_schemas
     union all select * from (values ({_PUBLIC_OID}, '{PUBLIC}'), ({_PG_CATALOG_OID}, '{PG_CATALOG}'),
         ({_INFORMATION_SCHEMA_OID}, '{INFORMATION_SCHEMA}')) as n (oid, name))"""
@@ -76,8 +84,12 @@ _TEXTS = {
         from sys_views as v join sys_relations as r on r.obj_id = v.obj_id""",
     (INFORMATION_SCHEMA, "table_constraints"): f"""
         select {_CONSTRAINT_PLACE}, c.name as constraint_name, {_PLACE},
-            upper(c.kind) as constraint_type, 'NO' as is_deferrable, 'NO' as initially_deferred, 'YES' as enforced
-        from sys_constraints as c join sys_relations as r on r.obj_id = c.table_id""",
+            upper(c.kind) as constraint_type, case when k.condeferrable then 'YES' else 'NO' end as is_deferrable,
+            case when k.condeferred then 'YES' else 'NO' end as initially_deferred, 'YES' as enforced
+        from sys_constraints as c join sys_relations as r on r.obj_id = c.table_id
+            join sys_pg_class as t on t.relname = r.name
+            join sys_pg_namespace as n on n.oid = t.relnamespace and n.nspname = r.schema
+            join sys_pg_constraint as k on k.conrelid = t.oid and k.conname = c.name""",
     (INFORMATION_SCHEMA, "key_column_usage"): f"""
         select {_CONSTRAINT_PLACE}, k.name as constraint_name, {_PLACE}, k.column_name,
             k.position + 1 as ordinal_position
@@ -91,33 +103,62 @@ _TEXTS = {
         from sys_constraints as c join sys_relations as r on r.obj_id = c.table_id where c.kind = 'check'""",
     (INFORMATION_SCHEMA, "sequences"): f"""
         select '{CATALOG_NAME}' as sequence_catalog, r.schema as sequence_schema, r.name as sequence_name,
-            lower(type) as data_type, start as start_value, minimum as minimum_value, maximum as maximum_value,
+            {_SEQUENCE_TYPES} as data_type, start as start_value, minimum as minimum_value, maximum as maximum_value,
             increment, case when cycle then 'YES' else 'NO' end as cycle_option
         from sys_sequences as s join sys_relations as r on r.full_name = s.name""",
-    (PG_CATALOG, "pg_namespace"): f"""
-        select oid, name as nspname from {_SCHEMAS} as s""",
-    (PG_CATALOG, "pg_class"): f"""
-        select r.obj_id as oid, r.name as relname, s.oid as relnamespace,
-            case kind when 'view' then 'v' when 'sequence' then 'S' else 'r' end as relkind
-        from sys_relations as r join {_SCHEMAS} as s on s.name = r.schema
-        union all select i.obj_id, i.name, s.oid, 'i'
-        from sys_indexes as i join sys_relations as r on r.obj_id = i.table_id
-            join {_SCHEMAS} as s on s.name = r.schema""",
-    (PG_CATALOG, "pg_attribute"): f"""
-        select obj_id as attrelid, name as attname, position + 1 as attnum, not nullable as attnotnull,
-            default_text is not null or expression is not null as atthasdef, false as attisdropped,
-            case when expression is null then '' else 's' end as attgenerated
-        from ({_COLUMNS}) as c""",
-    (PG_CATALOG, "pg_tables"): f"""
-        select schema as schemaname, name as tablename,
-            exists (select 1 from sys_indexes as i where i.table_id = t.obj_id) as hasindexes
-        from {_TABLES} as t""",
+    (INFORMATION_SCHEMA, "referential_constraints"): f"""
+        select '{CATALOG_NAME}' as constraint_catalog, n.nspname as constraint_schema, c.conname as constraint_name,
+            '{CATALOG_NAME}' as unique_constraint_catalog, pn.nspname as unique_constraint_schema,
+            k.conname as unique_constraint_name,
+            case c.confmatchtype when 'f' then 'FULL' else 'NONE' end as match_option,
+            {_action("confupdtype")} as update_rule, {_action("confdeltype")} as delete_rule
+        from sys_pg_constraint as c join sys_pg_namespace as n on n.oid = c.connamespace
+            join sys_pg_class as p on p.oid = c.confrelid join sys_pg_namespace as pn on pn.oid = p.relnamespace
+            join sys_pg_constraint as k on k.conindid = c.conindid and k.contype in ('p', 'u')
+        where c.contype = 'f'""",
+    (INFORMATION_SCHEMA, "view_table_usage"): f"""
+        select '{CATALOG_NAME}' as view_catalog, view_schema, view_name, '{CATALOG_NAME}' as table_catalog,
+            table_schema, table_name from sys_pg_view_uses""",
+    (PG_CATALOG, "pg_namespace"): "select * from sys_pg_namespace",
+    (PG_CATALOG, "pg_type"): "select * from sys_pg_type",
+    (PG_CATALOG, "pg_attrdef"): "select * from sys_pg_attrdef",
+    (PG_CATALOG, "pg_description"): "select * from sys_pg_description where description is not null",
+    (PG_CATALOG, "pg_class"): """
+        select oid, relname, relnamespace, 0 as reltype, relowner, 0 as relam, 0 as reltablespace, relhasindex,
+            false as relisshared, relpersistence, relkind, relnatts, relchecks, false as relhasrules,
+            false as relhastriggers, false as relhassubclass, false as relrowsecurity, false as relispartition
+        from sys_pg_class""",
+    (PG_CATALOG, "pg_attribute"): """
+        select attrelid, attname, atttypid, attnum, atttypmod, 0 as attndims, attnotnull, atthasdef, attidentity,
+            attgenerated, false as attisdropped, true as attislocal, 0 as attcollation
+        from sys_pg_attribute""",
+    (PG_CATALOG, "pg_index"): """
+        select indexrelid, indrelid, indnatts, indnkeyatts, indisunique, indnullsnotdistinct, indisprimary,
+            false as indisexclusion, true as indimmediate, false as indisclustered, true as indisvalid,
+            true as indisready, true as indislive, indkey, indoption, null::text as indexprs, indpred
+        from sys_pg_index""",
+    (PG_CATALOG, "pg_constraint"): """
+        select oid, conname, connamespace, contype, condeferrable, condeferred, convalidated, conrelid, 0 as contypid,
+            conindid, 0 as conparentid, confrelid, confupdtype, confdeltype, confmatchtype, true as conislocal, conkey,
+            confkey
+        from sys_pg_constraint""",
+    (PG_CATALOG, "pg_tables"): """
+        select n.nspname as schemaname, c.relname as tablename, null::text as tableowner, null::text as tablespace,
+            c.relhasindex as hasindexes, false as hasrules, false as hastriggers, false as rowsecurity
+        from sys_pg_class as c join sys_pg_namespace as n on n.oid = c.relnamespace where c.relkind = 'r'""",
     (PG_CATALOG, "pg_views"): """
-        select r.schema as schemaname, r.name as viewname, v.definition
+        select r.schema as schemaname, r.name as viewname, null::text as viewowner, v.definition
         from sys_views as v join sys_relations as r on r.obj_id = v.obj_id""",
     (PG_CATALOG, "pg_indexes"): """
-        select r.schema as schemaname, r.name as tablename, i.name as indexname
-        from sys_indexes as i join sys_relations as r on r.obj_id = i.table_id""",
+        select n.nspname as schemaname, t.relname as tablename, c.relname as indexname, null::text as tablespace,
+            i.definition as indexdef
+        from sys_pg_index as i join sys_pg_class as c on c.oid = i.indexrelid
+            join sys_pg_class as t on t.oid = i.indrelid join sys_pg_namespace as n on n.oid = t.relnamespace""",
+    (PG_CATALOG, "pg_sequences"): f"""
+        select r.schema as schemaname, r.name as sequencename, null::text as sequenceowner,
+            {_SEQUENCE_TYPES} as data_type, start as start_value, minimum as min_value,
+            maximum as max_value, increment as increment_by, cycle, greatest(cache, 1) as cache_size
+        from sys_sequences as s join sys_relations as r on r.full_name = s.name""",
 }
 
 

@@ -14,6 +14,7 @@ from gmdb.errors import NoSuchFunction
 from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.dialect import place
+from gmdb.sql.postgres_catalog import is_listing, read_catalog
 from gmdb.sql.syntax import is_system_name
 from gmdb.sql.types import TEXT
 from gmdb.tables.arrow.arrow_types import arrow_schema
@@ -50,6 +51,8 @@ def read_listing(connection: Connection, listing: tree.Listing) -> pa.Table:
 
 
 def _table(connection: Connection, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> pa.Table:
+    if is_listing(name):
+        return read_catalog(connection, name)
     if is_system_name(name):
         return connection.system_view(name)
     return connection.inspect(name.removeprefix(PREFIX), *arguments, **options)
