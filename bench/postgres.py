@@ -51,10 +51,12 @@ _TYPES = {
     1114: "timestamp without time zone",
     1115: "timestamp without time zone[]",
     1182: "date[]",
+    1083: "time without time zone",
     1184: "timestamp with time zone",
     1186: "interval",
     1231: "numeric[]",
     1700: "numeric",
+    2950: "uuid",
     2206: "regtype",
 }
 

@@ -34,6 +34,7 @@ from gmdb.errors import (
 )
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
+from gmdb.format.interval import Interval
 from gmdb.tables.access.indexes import KeyRange
 from gmdb.tables.catalog.schema import Constraint
 
@@ -60,6 +61,7 @@ __all__ = [
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "Interval",
     "KeyRange",
     "NotSupportedError",
     "OperationalError",

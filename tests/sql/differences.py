@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from bench.postgres import Rows
 
 from gmdb.format.columns import ColumnType
+from gmdb.format.interval import Interval
 from gmdb.sql.arrays import elements_of
+from gmdb.sql.casts import read_text
+from gmdb.sql.types import FLOATS, INTEGERS
 
 TYPE_NAMES = {
-    "INT": {"integer", "smallint"},
+    "SMALLINT": {"smallint"},
+    "INT": {"integer"},
     "BIGINT": {"bigint"},
-    "DOUBLE": {"double precision", "real"},
+    "REAL": {"real"},
+    "DOUBLE": {"double precision"},
     "BOOLEAN": {"boolean"},
     "DATE": {"date"},
-    "TIMESTAMP": {"timestamp without time zone", "timestamp with time zone"},
+    "TIME": {"time without time zone"},
+    "TIMESTAMP": {"timestamp without time zone"},
+    "TIMESTAMPTZ": {"timestamp with time zone"},
+    "INTERVAL": {"interval"},
+    "UUID": {"uuid"},
     "DECIMAL": {"numeric"},
     "CHAR": {"character"},
     "VARCHAR": {"text", "character varying", "unknown"},
@@ -55,18 +64,18 @@ def _theirs(text: str | None, type_: ColumnType) -> Any:
         return None
     if type_.is_array:
         return [_theirs(one, type_.element) for one in elements_of(text)]
-    if type_.name in ("INT", "BIGINT"):
+    if type_.name in INTEGERS:
         return int(text)
     if type_.name == "DECIMAL":
         return Decimal(text)
-    if type_.name == "DOUBLE":
+    if type_.name in FLOATS:
         return float(text)
     if type_.name == "BOOLEAN":
         return text == "t"
     if type_.name == "DATE":
         return date.fromisoformat(text)
-    if type_.name == "TIMESTAMP":
-        return datetime.fromisoformat(text).replace(tzinfo=None)
+    if type_.name in ("TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL", "UUID"):
+        return read_text(type_)(text)
     if type_.name in ("BINARY", "VARBINARY"):
         return bytes.fromhex(text[2:])
     return text
@@ -86,6 +95,8 @@ def is_equal(mine: Any, theirs: Any, exact: bool = False) -> bool:
         last_place = Decimal(1).scaleb(-min(_scale(mine), _scale(theirs)))
         slack = max(abs(theirs).scaleb(-DIGITS), Decimal(1).scaleb(-DIGITS), last_place)
         return _scale(mine) > 6 and abs(mine - theirs) <= slack
+    if isinstance(mine, Interval):
+        return str(mine) == str(theirs)
     if isinstance(mine, float):
         if mine != mine or theirs != theirs:  # NaN
             return mine != mine and theirs != theirs

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from gmdb.format.columns import Column, parse_column
+from gmdb.format.interval import Interval
 from gmdb.sql.casts import write_text
 
 COLUMNS: dict[str, str] = {
@@ -35,6 +37,12 @@ COLUMNS: dict[str, str] = {
     "p": "boolean",
     "q": "boolean",
     "z": "varbinary(20)",
+    "h": "smallint",
+    "r": "real",
+    "tz": "timestamptz",
+    "ti": "time",
+    "iv": "interval",
+    "u": "uuid",
 }
 Maker = Callable[[Random], str]
 _POSTGRES_TYPES = {"varchar(4000)": "text", "varbinary(20)": "bytea"}
@@ -91,6 +99,12 @@ def random_row(random: Random) -> tuple[Any, ...]:
         some(random.random() < 0.5),
         some(random.random() < 0.5),
         some(random.randbytes(random.randint(0, 4))),
+        some(random.choice([_small(random), random.randint(-(2**15), 2**15 - 1), -(2**15), 2**15 - 1])),
+        some(_real(random)),
+        some(datetime(1960, 1, 1, tzinfo=UTC) + timedelta(microseconds=random.randint(0, 4_449_513_600_000_000))),
+        some((datetime(1970, 1, 1) + timedelta(microseconds=random.randrange(86_400_000_000))).time()),
+        some(Interval(_small(random), _small(random), random.choice([0, random.randint(-(10**11), 10**11)]))),
+        some(UUID(int=random.choice([0, 1, (1 << 128) - 1, random.getrandbits(128)]))),
     )
 
 
@@ -107,6 +121,11 @@ def _double(random: Random) -> float:
     """Round ones, odd ones, and any eight bytes."""
     bits: float = struct.unpack("<d", random.randbytes(8))[0]
     return random.choice([random.choice(_DOUBLES), round(random.uniform(-1000, 1000), 3), bits])
+
+
+def _real(random: Random) -> float:
+    bits: float = struct.unpack("<f", random.randbytes(4))[0]
+    return random.choice([0.0, -0.0, 1.0, -1.5, 2.5, 16777216.0, float("inf"), float("nan"), bits])
 
 
 def _word(random: Random, characters: str, longest: int) -> str:
@@ -157,7 +176,8 @@ def _numbers(inner: dict[str, Any]) -> Maker:
         _form("{}({}::numeric, {})", _sampled(["round", "trunc"]), number, _integer(-3, 8)),
         _form("sqrt(abs({}))", number),
         _form("mod({}, {})", count, count),
-        _form("cast({} as {})", number, _sampled(["int", "bigint", "double precision", "numeric(12,3)"])),
+        _form("cast({} as {})", number, _sampled(["smallint", "int", "bigint", "real", "double precision"])),
+        _form("cast({} as numeric(12,3))", number),
         _form("case when {} then {} else {} end", truth, number, number),
         _form("case {} when {} then {} end", number, number, number),
         _form("coalesce({}, {})", number, number),
@@ -169,6 +189,8 @@ def _numbers(inner: dict[str, Any]) -> Maker:
         _form("position({} in {})", text, text),
         _form("extract({} from {})", _fields, day),
         _form("extract({} from {})", _clock_fields, moment),
+        _form("extract({} from {})", _sampled(["hour", "minute", "second", "epoch"]), inner["clock"]),
+        _form("extract({} from {})", _sampled(["year", "day", "hour", "second", "epoch"]), inner["span"]),
         _form("date_part('{}', {})", _clock_fields, moment),
         _form("({} - {})", day, day),
         _form("cast({} as int)", truth),
@@ -209,6 +231,7 @@ def _texts(inner: dict[str, Any]) -> Maker:
         _form("greatest({}, {})", text, text),
         _form("cast(md5({}) as varchar(3))", text),
         _form("cast({} as text)", _one_of(number, truth, day, moment)),
+        _form("cast({} as text)", _one_of(*(inner[kind] for kind in ("clock", "span", "key")))),
         _form("md5({})", text),
         _form("({} || {})", padded, text),
         _form("{}({})", _sampled(["lower", "reverse", "rtrim"]), padded),
@@ -225,6 +248,7 @@ def _truths(inner: dict[str, Any]) -> Maker:
         _form("({} {} {})", text, _comparison, text),
         _form("({} {} {})", day, _comparison, _one_of(day, moment)),
         _form("({} {} {})", moment, _comparison, moment),
+        *(_form("({} {} {})", inner[kind], _comparison, inner[kind]) for kind in ("clock", "span", "key")),
     )
     return _one_of(
         pair,
@@ -266,21 +290,63 @@ def _moments(inner: dict[str, Any]) -> Maker:
         _form("({} + ({} - {}))", moment, moment, moment),
         _form("cast({} as timestamp)", day),
         _form("date_trunc('{}', {})", _truncations, moment),
+        _form("({} + {})", day, inner["clock"]),
+        _form("({} {} {})", moment, _sampled("+-"), inner["span"]),
+        _form("({} at time zone '{}')", moment, _sampled(["UTC", "America/New_York"])),
+        _form("cast({} as {})", moment, _sampled(["timestamp", "timestamptz"])),
         _form("case when {} then {} else {} end", truth, moment, day),
         _form("least({}, {})", moment, day),
     )
 
 
+def _clocks(inner: dict[str, Any]) -> Maker:
+    clock, span, moment, truth = inner["clock"], inner["span"], inner["moment"], inner["truth"]
+    return _one_of(
+        _form("({} {} {})", clock, _sampled("+-"), span),
+        _form("cast({} as time)", _one_of(moment, span)),
+        _form("case when {} then {} else {} end", truth, clock, clock),
+        _form("greatest({}, {})", clock, clock),
+    )
+
+
+def _spans(inner: dict[str, Any]) -> Maker:
+    clock, span, moment, truth = inner["clock"], inner["span"], inner["moment"], inner["truth"]
+    return _one_of(
+        _form("({} - {})", clock, clock),
+        _form("({} - {})", moment, moment),
+        _form("({} {} {})", span, _sampled("+-"), span),
+        _form("({} * {})", span, _sampled(["2", "-1", "0.5", "h"])),
+        _form("(- {})", span),
+        _form("cast({} as interval)", clock),
+        _form("coalesce({}, {})", span, span),
+        _form("case when {} then {} else {} end", truth, span, span),
+    )
+
+
+def _keys(inner: dict[str, Any]) -> Maker:
+    return _one_of(
+        _form("coalesce({}, {})", inner["key"], inner["key"]),
+        _form("cast(cast({} as text) as uuid)", inner["key"]),
+        _form("case when {} then {} else {} end", inner["truth"], inner["key"], inner["key"]),
+    )
+
+
 _LEAVES = {
-    "number": _sampled(["i", "j", "b", "n", "m", "x", "y", "1", "0", "-7", "2.50", "0.001", "3000000000", "null::int"]),
-    "count": _sampled(["i", "j", "b", "3", "0", "-2"]),
+    "number": _sampled([*"ijbnmxyhr", "1", "0", "-7", "2.50", "0.001", "3000000000", "null::int"]),
+    "count": _sampled(["i", "j", "b", "h", "3", "0", "-2"]),
     "text": _sampled(["s", "t", "''", "'aB'", "' x '", "null::text"]),
     "padded": _sampled(["c", "'ab'::char(4)", "null::char(3)"]),
     "truth": _sampled(["p", "q", "true", "false", "null::boolean"]),
     "day": _sampled(["d", "e", "date '2024-02-29'"]),
-    "moment": _sampled(["ts", "timestamp '2000-01-31 23:59:59.5'"]),
+    "moment": _sampled(["ts", "tz", "timestamp '2000-01-31 23:59:59.5'", "'2000-02-29 12:00+05:30'::timestamptz"]),
+    "clock": _sampled(["ti", "'23:30'::time", "'00:00:00.5'::time"]),
+    "span": _sampled(["iv", "interval '1 month'", "interval '30 days'", "interval '-36 hours'"]),
+    "key": _sampled(["u", "'7fffffff-ffff-4fff-bfff-0123456789ab'::uuid"]),
 }
-_BRANCHES = {"number": _numbers, "count": _counts, "text": _texts, "truth": _truths, "day": _days, "moment": _moments}
+_BRANCHES = {
+    **{"number": _numbers, "count": _counts, "text": _texts, "truth": _truths, "day": _days, "moment": _moments},
+    **{"clock": _clocks, "span": _spans, "key": _keys},
+}
 
 
 def expressions(depth: int) -> dict[str, Maker]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
 from gmdb.format.columns import Column, ColumnType, parse_column
+from gmdb.format.interval import Interval
 from gmdb.tables.arrow.arrow_types import arrow_schema
 
 
@@ -64,7 +66,7 @@ def literal(value: Any) -> str:
         return "NULL"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
-    if isinstance(value, str | date | datetime | float):
+    if isinstance(value, str | date | time | datetime | float | Interval | UUID):
         return "'" + str(value).replace("'", "''") + "'"
     return str(value)
 

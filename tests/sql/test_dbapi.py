@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -434,13 +434,13 @@ def test_a_closed_cursor_or_connection_says_so(db: Connection) -> None:
 
 def test_a_default_may_ask_for_the_time(db: Connection) -> None:
     db.execute("create table stamped (i int, at timestamp default current_timestamp, check (at <= now()))")
-    before = datetime.now()
+    before = datetime.now(UTC).replace(tzinfo=None)
     db.execute("insert into stamped (i) values (1)")
     db.executemany("insert into stamped (i) values (?)", [(n,) for n in range(2000)])
     db.execute("update stamped set at = default where i = 1")
     (low, count) = db.execute("select min(at), count(*) from stamped").fetchall()[0]
     assert count == 2001
-    assert before <= low <= datetime.now()
+    assert before <= low <= datetime.now(UTC).replace(tzinfo=None)
 
 
 # ---- what a person sees

@@ -800,7 +800,7 @@ def test_threads_register_operations_at_the_same_time(bench: Bench) -> None:
 
 START = """
 import os, sys, threading
-from datetime import datetime
+from datetime import UTC, datetime
 from gmdb.sql import tree
 from gmdb.sql.duck.text import run_written, write
 from gmdb.sql.operations.registry import Operation
@@ -814,7 +814,7 @@ def answer(count):
     series = tree.Series(*(tree.Constant(INT, n) for n in (1, count, 1)), tree.Column("g", INT))
     value = tree.Call(INT, Operation("same", (INT,), INT, same), (tree.Reference(INT, series.column),))
     written = write(tree.Project(series, ((tree.Column("x", INT), value),)))
-    return run_written(written, Run(None, None, (), datetime.now()))
+    return run_written(written, Run(None, None, (), datetime.now(UTC)))
 
 """
 ENDS = {

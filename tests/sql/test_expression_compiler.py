@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -160,9 +160,8 @@ def test_a_parameter_with_more_digits_than_a_decimal_has_is_refused(db: Connecti
         value(db, text, (parameter,))
 
 
-def test_a_timedelta_is_no_result_and_no_column_takes_it(db: Connection):
-    with pytest.raises(errors.UnsupportedExpression):
-        value(db, "?", (timedelta(1),))
+def test_a_timedelta_is_an_interval(db: Connection):
+    assert str(value(db, "?", (timedelta(1, 1),))) == "1 day 00:00:01"
     with pytest.raises(errors.Error):
         db.execute("update account set seen = ?", (timedelta(1),))
 
@@ -203,7 +202,6 @@ def test_a_parameter_beside_nothing_comes_back_as_it_is(db: Connection):
         ("bal - ?", True, errors.IllTyped),
         ("bal - ?", "abc", errors.InvalidText),
         ("name = ?", 5, errors.IllTyped),
-        ("seen = ?", datetime.fromisoformat("2024-01-01T12:00:00+01:00"), errors.DataError),
         ("credit = ?", Decimal("Infinity"), errors.DataError),
         ("open = ?", 1, errors.IllTyped),
         ("cast(? as int)", "1.5", errors.InvalidText),
@@ -262,8 +260,7 @@ def test_columns_are_found_by_folded_names_and_tables(db: Connection):
         ("opened::int", errors.IllTyped, "cannot cast date to integer"),
         ("bal like 'x'", errors.IllTyped, "LIKE takes texts, not integer"),
         ("substrin(name, 1)", errors.NoSuchFunction, r"line 1, column 8: .* Did you mean substring\?"),
-        ("name::json", errors.UnsupportedExpression, "there is no type JSON. The types are INT"),
-        ("seen - opened", errors.UnsupportedExpression, "no column of type interval"),
+        ("name::json", errors.UnsupportedExpression, "there is no type JSON. The types are SMALLINT"),
         ("opened < '2024-13-01'", errors.ValueOutOfRange, "line 1, column 17: date/time field value out of range"),
         ("bal = 'x'", errors.InvalidText, "line 1, column 14: invalid input syntax for type integer"),
         ("'abc", errors.InvalidSyntax, "quote"),
@@ -298,11 +295,11 @@ def test_a_constant_that_cannot_be_computed_is_an_error_unless_it_is_not_needed(
 
 
 def test_the_time_is_that_of_the_statements_beginning(db: Connection):
-    times = "now(), current_timestamp, localtimestamp"
+    times = "now(), current_timestamp, localtimestamp::timestamptz"
     for _ in range(2):
         ((one, two, three, today),) = db.execute(f"select {times}, current_date from account").fetchall()
         assert one == two == three
-        assert abs(one - datetime.now()) < timedelta(minutes=10) or abs(one - datetime.utcnow()) < timedelta(minutes=10)
+        assert abs(one - datetime.now(UTC)) < timedelta(minutes=10)
         assert today == one.date()
     assert value(db, "now() - now() = interval '0 days'") is True
 

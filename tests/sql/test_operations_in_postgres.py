@@ -13,17 +13,18 @@ from bench.postgres import Connection, PostgresError, available, server
 
 from gmdb.errors import DataError, ValueOutOfRange
 from gmdb.format.columns import ColumnType
-from gmdb.sql import casts, operations, times
+from gmdb.format.interval import Interval
+from gmdb.sql import casts, operations, times, zones
 from gmdb.sql.operations import Operation
 from gmdb.sql.operations.resolution import functions_by_name
-from gmdb.sql.times import Interval
-from gmdb.sql.types import INTERVAL
+from gmdb.sql.types import INTERVAL, TIMESTAMPTZ
 from tests.searches import extent
 from tests.sql.test_operations import (
     CHAR3,
     CHAR5,
     VARCHAR3,
     Case,
+    by_zones,
     cast_cases,
     function_cases,
     operator_cases,
@@ -38,6 +39,7 @@ NAMES = {
     "INT": "integer",
     "DOUBLE": "double precision",
     "TIMESTAMP": "timestamp",
+    "TIME": "time",
     "VARCHAR": "text",
     "BINARY": "bytea",
     "VARBINARY": "bytea",
@@ -59,6 +61,7 @@ SPELLED = {
 }
 # gmdb's own: not in PostgreSQL 15, of another type there, or with regular expressions of Python's.
 OWN = {"random", "log10", "regexp_replace", "to_timestamp", "to_date", "similar", "similar_escape"}
+OWN |= {"gen_random_uuid"}
 # Where PostgreSQL differs for reasons of its own: it escapes before it looks at NULL, negates the smallest integer.
 QUIRKS: dict[str, Callable[[tuple[Any, ...]], bool]] = {
     "like_escape": lambda row: row[0] is None,
@@ -84,7 +87,7 @@ def literal(value: Any, type_: ColumnType) -> str:
         return f"CAST(NULL AS {postgres_name(type_)})"
     if isinstance(value, Interval):
         return f"make_interval(months => {value.months}, days => {value.days}) + interval '{value.microseconds} us'"
-    text = casts.write_text(type_)(value) if type_.name != "CHAR" else value
+    text = casts.write_text(type_)(value) if type_.name != "CHAR" else value  # instants as UTC has them
     return f"CAST('{text.replace(chr(39), chr(39) * 2)}' AS {postgres_name(type_)})"
 
 
@@ -109,6 +112,8 @@ def value_of(text: str | None, type_: ColumnType) -> Any:
         return text == "t"
     if type_ == INTERVAL:
         return text
+    if type_ == TIMESTAMPTZ:
+        return zones.read_instant(text, "UTC")
     if type_.name == "DECIMAL":
         return Decimal(text)
     return casts.read_text(type_)(text)
@@ -116,7 +121,7 @@ def value_of(text: str | None, type_: ColumnType) -> Any:
 
 def alike(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, Interval):
-        return times.interval_text(ours) == theirs
+        return str(ours) == theirs
     if isinstance(ours, float) and isinstance(theirs, float):
         return ours == theirs or (ours != ours and theirs != theirs) or math.isclose(ours, theirs, rel_tol=1e-13)
     if isinstance(ours, Decimal) and isinstance(theirs, Decimal):
@@ -147,6 +152,10 @@ class Comparison:
             values = (literal(value, type_) for value, type_ in zip(row, operation.takes, strict=True))
             lines.append(f"({', '.join([str(n), *values])})")
         table = f"(VALUES {', '.join(lines)}) AS t({', '.join(['n', *names])})"
+        if operation.zoned:
+            zone = constants[len(names) - 1]
+            arguments.pop()
+            self.connection.ask(f"SET TIME ZONE '{zone}'")
         answer = self.connection.ask(f"SELECT {expression(operation, arguments)} FROM {table} ORDER BY n")
         return [value_of(row[0], operation.gives) for row in answer.rows]
 
@@ -167,7 +176,12 @@ class Comparison:
                 theirs = error
             except DataError:
                 continue  # a value that gmdb's types do not have
-            if isinstance(ours, ValueOutOfRange) and operation.gives.name in ("DECIMAL", "DATE", "TIMESTAMP"):
+            if isinstance(ours, ValueOutOfRange) and operation.gives.name in (
+                "DECIMAL",
+                "DATE",
+                "TIMESTAMP",
+                "TIMESTAMPTZ",
+            ):
                 continue
             if isinstance(ours, DataError) and isinstance(theirs, PostgresError):
                 continue
@@ -183,7 +197,7 @@ def comparison() -> Iterator[Comparison]:
 
 def check(comparison: Comparison, cases: Iterator[Case]) -> None:
     wrong = []
-    for operation, constants in cases:
+    for operation, constants in by_zones(cases):
         findings = list(itertools.islice(comparison.findings(operation, constants), 4))
         if findings:
             takes = ", ".join(map(str, operation.takes))

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy.dialects import postgresql
 
 import sqlalchemy as sa
+from gmdb.sqlalchemy.reflection import INTERVAL
 from sqlalchemy import Column, Engine, Index, MetaData, Table, select
 
 
@@ -22,7 +23,7 @@ class Colour(enum.Enum):
 
 MOMENT = datetime(2024, 2, 29, 12, 30, 15, 123456)
 VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the column is found to be
-    "small": (sa.SmallInteger(), 7, sa.INTEGER),
+    "small": (sa.SmallInteger(), 7, sa.SMALLINT),
     "whole": (sa.Integer(), -(2**31), sa.INTEGER),
     "big": (sa.BigInteger(), 2**62, sa.BIGINT),
     "real": (sa.Float(), 0.1, sa.DOUBLE_PRECISION),
@@ -33,8 +34,8 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the colu
     "day": (sa.Date(), date(1066, 10, 14), sa.DATE),
     "moment": (sa.DateTime(), MOMENT, sa.TIMESTAMP),
     "zoned": (sa.DateTime(timezone=True), MOMENT.replace(tzinfo=UTC), sa.TIMESTAMP),
-    "hour": (sa.Time(), time(23, 59, 59, 1), sa.VARCHAR),
-    "span": (sa.Interval(), timedelta(days=3, microseconds=1), sa.TIMESTAMP),
+    "hour": (sa.Time(), time(23, 59, 59, 1), sa.TIME),
+    "span": (sa.Interval(), timedelta(days=3, microseconds=1), INTERVAL),
     "name": (sa.String(20), "grüß Gott", sa.VARCHAR),
     "code": (sa.CHAR(3), "abc", sa.CHAR),
     "text": (sa.Text(), "x" * 4000, sa.TEXT),
@@ -42,7 +43,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the colu
     "bytes": (sa.LargeBinary(), b"\0\xff", sa.LargeBinary),
     "few": (sa.VARBINARY(9), b"\1", sa.VARBINARY),
     "colour": (sa.Enum(Colour, create_constraint=True, name="colours"), Colour.GRÜN, sa.VARCHAR),
-    "key": (sa.Uuid(), uuid.UUID(int=5), sa.CHAR),
+    "key": (sa.Uuid(), uuid.UUID(int=5), sa.UUID),
     "numbers": (sa.ARRAY(sa.Integer), [1, None, 2], postgresql.ARRAY),
     "words": (postgresql.ARRAY(sa.String(9)), ["", "a,b"], sa.ARRAY),
     "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.TEXT),

@@ -119,7 +119,7 @@ class KeyScan(RowCursor):
         self._index, self._keys = table.index(index), keys
         self._index.require(keys)
         positions = self._index.positions
-        self.covered = all(n in positions and table.columns[n].type.name != "DOUBLE" for n in self._wanted)
+        self.covered = all(n in positions and not table.columns[n].type.has_likenesses for n in self._wanted)
         # (Entries of equal doubles may have other bytes than the row, as 0.0 and -0.0 do.)
 
     def _pieces(self) -> Iterator[Iterable[Row]]:

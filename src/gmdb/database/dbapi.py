@@ -322,7 +322,7 @@ def parameters_of(parameters: Any) -> Parameters:
 def sets_of(parameters: Any) -> list[Any]:
     """Sets of parameters as they were given, or the rows of Arrow data."""
     if hasattr(parameters, "__arrow_c_stream__"):
-        return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
+        return list(zip(*python_columns(pa.table(parameters)), strict=True))
     return [parameters_of(one) for one in parameters]
 
 

@@ -27,10 +27,10 @@ class TypeObject:
         return f"TypeObject({', '.join(sorted(self._names))})"
 
 
-STRING = TypeObject("CHAR", "VARCHAR", "CLOB")
+STRING = TypeObject("CHAR", "VARCHAR", "CLOB", "UUID")
 BINARY = TypeObject("BINARY", "VARBINARY", "BLOB")
-NUMBER = TypeObject("INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN")
-DATETIME = TypeObject("DATE", "TIMESTAMP")
+NUMBER = TypeObject("SMALLINT", "INT", "BIGINT", "REAL", "DOUBLE", "DECIMAL", "BOOLEAN")
+DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL")
 ROWID = TypeObject("ROWID")
 Date, Time, Timestamp, Binary = date, time, datetime, bytes
 

@@ -66,6 +66,8 @@ class Order(IntEnum):
     DOUBLE = 2  # 8 bytes, a floating-point number; NaN is the largest
     WIDE = 3  # length and 16 bytes, a signed number
     BYTES = 4  # length and bytes, by their values
+    REAL = 5  # 4 bytes, a floating-point number, as DOUBLE
+    INTERVAL = 6  # length and 16 bytes, months of 30 days, days and nanoseconds
 
 
 NULLS_COUNT = 2  # an index head's ``unique``: NULLs are equal to each other there

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Container, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 from gmdb.errors import DataError
-from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, Kind
+from gmdb.format.columns import (
+    EPOCH,
+    EPOCH_DATE,
+    MICROSECOND,
+    UTC_EPOCH,
+    Column,
+    Kind,
+    microseconds_of,
+    time_of,
+)
 from gmdb.format.lob import TEXT_LOCATOR, LobPlace, Locator, is_text_locator
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED, SizeCode, decode_row, encode_row, header_size
 
@@ -28,8 +37,13 @@ _GIVEN: dict[str, Any] = {
     "struct": struct,
     "date": date,
     "datetime": datetime,
+    "time": time,
     "timedelta": timedelta,
+    "UTC": UTC,
     "EPOCH": EPOCH,
+    "UTC_EPOCH": UTC_EPOCH,
+    "microseconds_of": microseconds_of,
+    "time_of": time_of,
     "FIRST_DAY": EPOCH_DATE.toordinal(),
     "ON_PAGES": int(LobPlace.ON_PAGES),
     "LOCATOR_SIZE": TEXT_LOCATOR.size,
@@ -39,7 +53,9 @@ _GIVEN: dict[str, Any] = {
 # Of types that are stored as a number: its form, what a value must be, how it becomes the number, and back.
 _NUMBERS = {
     "INT": ("i", "type({v}) is int", "{v}", "{v}"),
+    "SMALLINT": ("i", "type({v}) is int and -32768 <= {v} <= 32767", "{v}", "{v}"),
     "BIGINT": ("q", "type({v}) is int", "{v}", "{v}"),
+    "REAL": ("f", "(type({v}) is float or type({v}) is int)", "{v}", "{v}"),
     "DOUBLE": ("d", "(type({v}) is float or type({v}) is int)", "{v}", "{v}"),
     "BOOLEAN": ("i", "type({v}) is bool", "{v}", "{v} != 0"),
     "DATE": ("i", "type({v}) is date", "{v}.toordinal() - FIRST_DAY", "date.fromordinal({v} + FIRST_DAY)"),
@@ -49,7 +65,17 @@ _NUMBERS = {
         "({v} - EPOCH) // MICROSECOND",
         "EPOCH + timedelta(0, 0, {v})",
     ),
+    "TIMESTAMPTZ": (
+        "q",
+        "type({v}) is datetime and {v}.tzinfo is UTC",
+        "({v} - UTC_EPOCH) // MICROSECOND",
+        "UTC_EPOCH + timedelta(0, 0, {v})",
+    ),
+    "TIME": ("q", "type({v}) is time and {v}.tzinfo is None", "microseconds_of({v})", "time_of({v})"),
 }
+
+
+_WIDTHS = {Kind.DECIMAL_WORD: 4, Kind.DECIMAL_LONG: 8, Kind.DECIMAL_WIDE: 16, Kind.WIDE: 16}  # of what encode gives
 
 
 class Unfinished(tuple[Any, ...]):
@@ -198,11 +224,11 @@ class _Encoder:
             form, condition, number, _ = _NUMBERS[type_.name]
             self._conditions.append(condition.format(v=v))
             self._number(form, number.format(v=v))
-        elif type_.name == "DECIMAL":
+        elif type_.kind in _WIDTHS:
             self.names[f"encode{n}"] = type_.encode
             self._conditions.append(f"{v} is not None")
-            width = {Kind.DECIMAL_WORD: 4, Kind.DECIMAL_LONG: 8, Kind.DECIMAL_WIDE: 16}[type_.kind]
-            if type_.kind is Kind.DECIMAL_WIDE:
+            width = _WIDTHS[type_.kind]
+            if width == 16:
                 self._number("H", "16")
             self._number(f"{width}s", f"encode{n}({v})")
         elif type_.is_lob or type_.is_array:

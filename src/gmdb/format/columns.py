@@ -4,9 +4,9 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 
 | type | stored as |
 |---|---|
-| INT, DATE, BOOLEAN, DECIMAL to 9 digits | 4 bytes |
-| BIGINT, DOUBLE, TIMESTAMP, DECIMAL to 18 digits | 8 bytes |
-| DECIMAL to 38 digits | length and 16 bytes |
+| SMALLINT, INT, REAL, DATE, BOOLEAN, DECIMAL to 9 digits | 4 bytes |
+| BIGINT, DOUBLE, TIME, TIMESTAMP, TIMESTAMPTZ, DECIMAL to 18 digits | 8 bytes |
+| DECIMAL to 38 digits, UUID, INTERVAL | length and 16 bytes |
 | CHAR, VARCHAR | length and UTF-8 bytes with a trailing NUL that counts; CHAR is filled up with blanks |
 | BINARY, VARBINARY | length and bytes; BINARY is filled up with zero bytes |
 | TEXT, BYTEA, longer VARCHAR and VARBINARY | as VARCHAR and VARBINARY, or where the value is (lob.py) |
@@ -14,7 +14,9 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 
 TEXT is VARCHAR without a length, BYTEA VARBINARY without one.
 ``INT[]`` and the like are arrays: bytes as BYTEA has them (arrays.py).  An array's length and scale are its elements'.
-A DATE is days and a TIMESTAMP microseconds since 1970, a DECIMAL its digits as an integer.
+A DATE is days and a TIMESTAMP microseconds since 1970, a TIMESTAMPTZ those since 1970 in UTC, a TIME those since
+midnight; a DECIMAL is its digits as an integer, a UUID its bytes in order, an INTERVAL months (4 bytes), days (4) and
+nanoseconds (8), which are whole microseconds.
 Not here: Arrow types (tables/arrow/arrow_types.py).
 """
 
@@ -22,8 +24,9 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -38,6 +41,7 @@ from gmdb.errors import (
     ValueTooLong,
 )
 from gmdb.format.arrays import SUFFIX, EncodedArray, decode_array, encode_array
+from gmdb.format.interval import Interval
 from gmdb.format.lob import (
     CELL_MAX,
     TEXT_IN_ROW_MAX,
@@ -59,7 +63,9 @@ TEXT_MAX = 1 << 30  # bytes of a TEXT or BYTEA
 DECIMAL_DIGITS_MAX = 38
 EPOCH_DATE = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1)
+UTC_EPOCH = EPOCH.replace(tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+FIRST_MICROSECOND, LAST_MICROSECOND = ((end - EPOCH) // MICROSECOND for end in (datetime.min, datetime.max))
 _EXACT = Context(prec=100)  # more digits than any DECIMAL has: nothing is rounded
 
 
@@ -74,12 +80,19 @@ class Kind(IntEnum):
     DECIMAL_WIDE = 5  # length and 16 bytes, 16 in Arrow
     TEXT = 6  # length, bytes, NUL
     BYTES = 7  # length, bytes
+    SHORT = 8  # 4 bytes, 2 in Arrow
+    WIDE = 9  # length and 16 bytes, 16 in Arrow
 
 
 LOBS = ("BLOB", "CLOB")
 _ALIASES = {
     "INTEGER": "INT",
+    "INT2": "SMALLINT",
     "INT4": "INT",
+    "FLOAT4": "REAL",
+    "TIME WITHOUT TIME ZONE": "TIME",
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ",
     "INT8": "BIGINT",
     "DOUBLE PRECISION": "DOUBLE",
     "FLOAT8": "DOUBLE",
@@ -96,9 +109,12 @@ _ALIASES = {
 }
 _WITHOUT_LENGTH = {"VARCHAR": "TEXT", "VARBINARY": "BYTEA"}
 _IN_ROW_ONLY = {"VARCHAR": VARCHAR_MAX, "VARBINARY": BINARY_MAX}  # lengths up to which values never leave their rows
-_NO_ELEMENTS = {"CHAR": "TEXT", "BINARY": "BYTEA", "CLOB": "TEXT", "BLOB": "BYTEA"}  # of arrays, and what is instead
+_NO_ELEMENTS = {  # of arrays, and what is instead
+    **{"CHAR": "TEXT", "BINARY": "BYTEA", "CLOB": "TEXT", "BLOB": "BYTEA"},
+    **{"TIMESTAMPTZ": "TIMESTAMP", "INTERVAL": "TEXT", "UUID": "TEXT"},
+}
 _VARIABLE = 3
-_SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
+_SIZE_CODES = {Kind.WORD: 1, Kind.SHORT: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
 _SPELLING = late_pattern(
     r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(\[\])?\s*(not\s+null|null)?\s*", re.I
 )
@@ -173,6 +189,11 @@ class ColumnType:
     def in_row_max(self) -> int:
         """So many bytes at most has what a row keeps of a text or of bytes, a NUL left out."""
         return CELL_MAX if self.is_lob else TEXT_IN_ROW_MAX if self.may_be_long else self.length
+
+    @property
+    def has_likenesses(self) -> bool:
+        """Whether values that are equal may have other bytes: zeros with signs, a month and 30 days."""
+        return self.name in ("DOUBLE", "REAL", "INTERVAL")
 
     @property
     def padding(self) -> bytes:
@@ -338,26 +359,36 @@ def array_of(element: ColumnType, where: str = "") -> ColumnType:
     return ColumnType(element.name + SUFFIX, element.length, element.scale)
 
 
-def _integer(bits: int) -> Any:
-    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+def _integer(bits: int, width: int = 0) -> Any:
+    low, high, size = -(1 << bits - 1), (1 << bits - 1) - 1, (width or bits) // 8
 
     def encode(type_: ColumnType, value: Any) -> bytes:
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeMismatch(f"{value!r} is not an integer")
         if not low <= value <= high:
             raise ValueOutOfRange(f"{value} is out of range for {type_}: it must lie between {low} and {high}")
-        return value.to_bytes(bits // 8, "little", signed=True)
+        return value.to_bytes(size, "little", signed=True)
 
     return encode
 
 
-def _double(type_: ColumnType, value: Any) -> bytes:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeMismatch(f"{value!r} is not a number")
-    try:
-        return struct.pack("<d", value)
-    except OverflowError:
-        raise ValueOutOfRange(f"{value} is out of range for {type_}") from None
+def _decode_smallint(type_: ColumnType, raw: bytes) -> int:
+    (value,) = struct.unpack("<i", raw)
+    if not -(1 << 15) <= value < 1 << 15:
+        raise ValueError(f"{value} is out of range for {type_}")
+    return int(value)
+
+
+def _floating(form: str) -> Any:
+    def encode(type_: ColumnType, value: Any) -> bytes:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeMismatch(f"{value!r} is not a number")
+        try:
+            return struct.pack(form, value)
+        except OverflowError:
+            raise ValueOutOfRange(f"{value} is out of range for {type_}") from None
+
+    return encode
 
 
 def _boolean(_: ColumnType, value: Any) -> bytes:
@@ -376,6 +407,66 @@ def _timestamp(_: ColumnType, value: Any) -> bytes:
     if not isinstance(value, datetime) or value.tzinfo is not None:
         raise TypeMismatch(f"{value!r} is not a datetime without a time zone")
     return struct.pack("<q", (value - EPOCH) // MICROSECOND)
+
+
+def _timestamp_with_zone(_: ColumnType, value: Any) -> bytes:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise TypeMismatch(f"{value!r} is not a datetime with a time zone")
+    microseconds = (value.replace(tzinfo=None) - EPOCH - _offset(value)) // MICROSECOND
+    if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
+        raise ValueOutOfRange(f"{value} is not in the years 1 to 9999 of UTC")
+    return struct.pack("<q", microseconds)
+
+
+def _offset(value: datetime) -> timedelta:
+    return value.utcoffset() or timedelta(0)
+
+
+def _decode_timestamp_with_zone(_: ColumnType, raw: bytes) -> datetime:
+    return UTC_EPOCH + struct.unpack("<q", raw)[0] * MICROSECOND
+
+
+def _time(_: ColumnType, value: Any) -> bytes:
+    if not isinstance(value, time) or value.tzinfo is not None:
+        raise TypeMismatch(f"{value!r} is not a time without a time zone")
+    return struct.pack("<q", microseconds_of(value))
+
+
+def microseconds_of(value: time) -> int:
+    """Those since midnight."""
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
+def time_of(microseconds: int) -> time:
+    """The time of day so long after midnight."""
+    seconds, microsecond = divmod(microseconds, 1_000_000)
+    return time(seconds // 3600, seconds // 60 % 60, seconds % 60, microsecond)
+
+
+def _uuid(_: ColumnType, value: Any) -> bytes:
+    if not is_uuid(value):
+        raise TypeMismatch(f"{value!r} is not a uuid.UUID")
+    return bytes(value.bytes)
+
+
+def is_uuid(value: Any) -> bool:
+    """Whether it is a UUID; whoever has one has imported the module, too."""
+    module = sys.modules.get("uuid")
+    return module is not None and isinstance(value, module.UUID)
+
+
+def _decode_uuid(_: ColumnType, raw: bytes) -> Any:
+    from uuid import UUID  # which most programs do not need
+
+    return UUID(bytes=raw)
+
+
+def _interval(_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, timedelta):
+        value = Interval.of(value)
+    if not isinstance(value, Interval):
+        raise TypeMismatch(f"{value!r} is neither an Interval nor a timedelta")
+    return value.stored
 
 
 def _decimal(type_: ColumnType, value: Any) -> bytes:
@@ -497,13 +588,19 @@ class _Stored(NamedTuple):
 
 
 _STORED: dict[str, _Stored] = {
+    "SMALLINT": _Stored(Kind.SHORT, _integer(16, 32), _decode_smallint),
     "INT": _Stored(Kind.WORD, _integer(32), lambda _, raw: struct.unpack("<i", raw)[0]),
     "BIGINT": _Stored(Kind.LONG, _integer(64), lambda _, raw: struct.unpack("<q", raw)[0]),
     "DECIMAL": _Stored(Kind.DECIMAL_WIDE, _decimal, _decode_decimal),
-    "DOUBLE": _Stored(Kind.LONG, _double, lambda _, raw: struct.unpack("<d", raw)[0]),
+    "REAL": _Stored(Kind.WORD, _floating("<f"), lambda _, raw: struct.unpack("<f", raw)[0]),
+    "DOUBLE": _Stored(Kind.LONG, _floating("<d"), lambda _, raw: struct.unpack("<d", raw)[0]),
     "BOOLEAN": _Stored(Kind.BIT, _boolean, lambda _, raw: bool(struct.unpack("<i", raw)[0])),
     "DATE": _Stored(Kind.WORD, _date, lambda _, raw: EPOCH_DATE + timedelta(days=struct.unpack("<i", raw)[0])),
+    "TIME": _Stored(Kind.LONG, _time, lambda _, raw: time_of(struct.unpack("<q", raw)[0])),
     "TIMESTAMP": _Stored(Kind.LONG, _timestamp, lambda _, raw: EPOCH + struct.unpack("<q", raw)[0] * MICROSECOND),
+    "TIMESTAMPTZ": _Stored(Kind.LONG, _timestamp_with_zone, _decode_timestamp_with_zone),
+    "INTERVAL": _Stored(Kind.WIDE, _interval, lambda _, raw: Interval.of_stored(raw)),
+    "UUID": _Stored(Kind.WIDE, _uuid, _decode_uuid),
     "CHAR": _Stored(Kind.TEXT, _text, lambda _, raw: raw[:-1].decode()),
     "VARCHAR": _Stored(Kind.TEXT, _text, _decode_varchar),
     "BINARY": _Stored(Kind.BYTES, _binary, lambda _, raw: raw),

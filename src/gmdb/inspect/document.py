@@ -335,16 +335,23 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "staging": (staging.StagedKind,),
 }
 _EXAMPLE_TYPES = (
-    "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",
-    "CHAR(10)", "VARCHAR(10)", "TEXT", "BINARY(10)", "VARBINARY(10)", "BYTEA", "INT[]", "BLOB", "CLOB",
+    "SMALLINT", "INT", "REAL", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIME", "TIMESTAMP",
+    "TIMESTAMPTZ", "DECIMAL(18,2)", "DECIMAL(38,2)", "INTERVAL", "UUID", "CHAR(10)", "VARCHAR(10)", "TEXT",
+    "BINARY(10)", "VARBINARY(10)", "BYTEA", "INT[]", "BLOB", "CLOB",
 )  # fmt: skip
 _STORED = {
+    "SMALLINT": "two's complement, of 16 bits",
     "INT": "two's complement",
     "BIGINT": "two's complement",
     "DATE": "days since 1970-01-01",
     "TIMESTAMP": "microseconds since 1970-01-01 00:00:00, no time zone",
     "BOOLEAN": "0 or 1",
+    "REAL": "IEEE 754",
     "DOUBLE": "IEEE 754",
+    "TIME": "microseconds since midnight",
+    "TIMESTAMPTZ": "microseconds since 1970-01-01 00:00:00 UTC",
+    "INTERVAL": "months and days, i32 each, then nanoseconds, i64, which are whole microseconds",
+    "UUID": "its 16 bytes in order",
     "DECIMAL": "the digits as one two's complement integer, the scale left out",
     "CHAR": "UTF-8, filled up with blanks, then a NUL that counts in the length",
     "VARCHAR": "UTF-8, then a NUL that counts in the length",

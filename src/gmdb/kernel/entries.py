@@ -34,7 +34,7 @@ _HEAD_SIZE, _SIZE = PROGRAM_HEAD.size, INSTRUCTION.size
 _COUNT_MAX = (PROGRAM_ROOM - _HEAD_SIZE) // _SIZE
 _COMPARE, _COMPARE_COLUMNS, _IS_NULL, _TRUTH, _NOT, _AND, _OR, _IS = (int(one) for one in ProgramOperation)
 _FALSE, _TRUE, _UNKNOWN = (int(one) for one in Truth)
-_WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
+_WORD, _LONG, _DOUBLE, _WIDE, _BYTES, _REAL, _INTERVAL = (int(order) for order in Order)
 _POSITIONS_AT = INDEX_HEAD.offset("positions")
 _NO_LIMIT = (1 << 63) - 1
 _VARIABLE = int(SizeCode.VARIABLE)
@@ -58,11 +58,11 @@ def _constant(program, size, at, order):
     if at + 2 > size:
         return 0
     length = 2 + load_u16(program + at)
-    if order == _WORD:
+    if order == _WORD or order == _REAL:
         length = 4
     elif order == _LONG or order == _DOUBLE:
         length = 8
-    elif order == _WIDE and length != 18:
+    elif (order == _WIDE or order == _INTERVAL) and length != 18:
         return 0
     return program + at if at + length <= size else 0
 

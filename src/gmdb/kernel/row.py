@@ -11,6 +11,7 @@ from gmdb.format.btree import (
     POINTER_SIZE,
     Order,
 )
+from gmdb.format.interval import DAY, DAYS_A_MONTH
 from gmdb.format.layout import Structure
 from gmdb.format.lob import TEXT_LOCATOR, TEXT_MARK, TEXT_MORE_MARK
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT
@@ -256,13 +257,16 @@ ENTRY_BUFFER = 2048
 
 index_head = records(INDEX_HEAD)
 _ORDERS_AT, _POSITIONS_AT = INDEX_HEAD.offset("orders"), INDEX_HEAD.offset("positions")
-_WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
+_WORD, _LONG, _DOUBLE, _WIDE, _BYTES, _REAL, _INTERVAL = (int(order) for order in Order)
 _EIGHT = 2
 _LOWEST = -(1 << 63)
 _LOWEST_WORD = -(1 << 31)
 _NO_LIMIT = (1 << 63) - 1
 _MAGNITUDE = (1 << 63) - 1
 _INFINITY = 0x7FF0_0000_0000_0000
+_REAL_MAGNITUDE = (1 << 31) - 1
+_REAL_INFINITY = 0x7F80_0000
+_DAY = DAY * 1000  # nanoseconds
 
 
 @routine
@@ -292,6 +296,28 @@ def order_of_double(bits):
 
 
 @routine
+def order_of_real(bits):
+    """The same for a REAL."""
+    if bits & _REAL_MAGNITUDE > _REAL_INFINITY:
+        return _REAL_MAGNITUDE
+    if bits >= 0:
+        return bits
+    return -(bits & _REAL_MAGNITUDE)
+
+
+@routine
+def days_of_interval(value):
+    """The whole days of an interval, whose months have 30."""
+    return load_i32(value + 2) * DAYS_A_MONTH + load_i32(value + 6) + load_i64(value + 10) // _DAY
+
+
+@routine
+def rest_of_interval(value):
+    """The nanoseconds behind its whole days."""
+    return load_i64(value + 10) % _DAY
+
+
+@routine
 def _compare_bytes(a, b):
     """Two values with their lengths: the first byte that differs, then the length, decides."""
     a_length, b_length = load_u16(a), load_u16(b)
@@ -318,6 +344,11 @@ def compare_values(order, a, b):
     if order == _WIDE:
         high = _order_numbers(load_i64(a + 10), load_i64(b + 10))
         return high if high else _order_numbers(load_i64(a + 2) ^ _LOWEST, load_i64(b + 2) ^ _LOWEST)
+    if order == _REAL:
+        return _order_numbers(order_of_real(load_i32(a)), order_of_real(load_i32(b)))
+    if order == _INTERVAL:
+        days = _order_numbers(days_of_interval(a), days_of_interval(b))
+        return days if days else _order_numbers(rest_of_interval(a), rest_of_interval(b))
     return _compare_bytes(a, b)
 
 
@@ -337,11 +368,11 @@ def unique_columns(index):
 @routine
 def is_of_order(order, code, value):
     """Whether a value that is stored so can be one of a key column, NULL apart."""
-    if order == _WORD:
+    if order == _WORD or order == _REAL:
         return code == 1
     if order == _LONG or order == _DOUBLE:
         return code == 2
-    return code == 3 and (order != _WIDE or load_u16(value) == 16)
+    return code == 3 and ((order != _WIDE and order != _INTERVAL) or load_u16(value) == 16)
 
 
 @routine
@@ -436,4 +467,8 @@ def _prefix_of_value(order, value):
         return order_of_double(load_i64(value)) ^ _LOWEST
     if order == _WIDE:
         return load_i64(value + 10) ^ _LOWEST
+    if order == _REAL:
+        return order_of_real(load_i32(value)) ^ _LOWEST
+    if order == _INTERVAL:
+        return days_of_interval(value) ^ _LOWEST
     return _first_bytes(value)

@@ -80,10 +80,12 @@ FORM = Structure(
         ("nullable", "<i8"),
     ]
 )
-OTHER, INT, BIGINT, DOUBLE, BOOLEAN, TEXT, BYTES = range(7)  # kinds; of OTHER only NULLs, and what nobody looks at
+# Kinds; of OTHER there are only NULLs, and what nobody looks at.
+OTHER, INT, BIGINT, DOUBLE, BOOLEAN, TEXT, BYTES, SMALLINT = range(8)
 _VARIABLE = 3
 _EXACT = 1 << 53  # up to here every int is a double
 _INT_LIMIT = 1 << 31
+_SMALLINT_LIMIT = 1 << 15
 shape_at, form_at = records(SHAPE), records(FORM)
 _SHAPE_SIZE, _FORM_SIZE = SHAPE.itemsize, FORM.itemsize
 
@@ -115,6 +117,11 @@ def _store_int(form, value, spare, to):
     if form.kind == BIGINT:
         store_64(to, number)
         return to + 8
+    if form.kind == SMALLINT:
+        if number < -_SMALLINT_LIMIT or number >= _SMALLINT_LIMIT:
+            return NOT_PLAIN
+        store_32(to, number)
+        return to + 4
     return NOT_PLAIN
 
 
@@ -200,7 +207,7 @@ def _value_at(form, code, at):
     if code != form.code:
         return 0
     kind = form.kind
-    if kind == INT:
+    if kind == INT or kind == SMALLINT:
         return new_int(load_i32(at))
     if kind == BIGINT:
         return new_int(load_i64(at))

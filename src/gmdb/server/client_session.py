@@ -135,8 +135,9 @@ class Client:
         reads_on = not session.autocommit and session.isolation == "repeatable read" and bool(self.scans)
         is_missed = kept or reads_on or session.has_what_would_be_missed
         told = self._told
-        usual = (session.is_autocommit, session.usual_isolation, session.lock_timeout, session.is_usually_read_only)
-        state = (*usual, session.was_begun, is_missed)
+        statements: Any = connection._statements
+        usual = (session.is_autocommit, session.usual_isolation, session.lock_timeout, statements.time_zone)
+        state = (*usual, session.is_usually_read_only, session.was_begun, is_missed)
         if told is not None and told[1:] == state:
             return None
         self._told = SessionState(1 if told is None else told.number + 1, *state)

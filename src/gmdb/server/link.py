@@ -98,6 +98,7 @@ class Link:
         self._options = options  # of a session that is made anew
         self._find = find
         self._was_begun = False  # a transaction is to be begun anew
+        self._time_zone = "UTC"
         self._only_reads = False  # unless a transaction is said to do more
         self._must_end = ""  # by the program, since it is lost: a "transaction", or the "block" that is open
         self._lock = threading.RLock()
@@ -165,7 +166,7 @@ class Link:
         if state.is_missed:
             self._must_end = "transaction" if in_transaction else "block" if self.blocks else "call"
         self._was_begun = state.was_begun and not state.is_missed
-        self._only_reads = state.only_reads
+        self._only_reads, self._time_zone = state.only_reads, state.time_zone
         usual = {"autocommit": state.autocommit, "isolation": state.isolation, "lock_timeout": state.lock_timeout}
         self._options = {**self._options, **usual}
 
@@ -217,6 +218,9 @@ class Link:
                 if self._only_reads:
                     modes = to_plain({"read_only": True}, bytearray())
                     channel.ask({"op": "set_all_transactions", "arguments": [], "options": modes}, bytearray())
+                if self._time_zone != "UTC":
+                    arguments = [to_plain(one, bytearray()) for one in (f"set time zone '{self._time_zone}'", ())]
+                    channel.ask({"op": "execute", "arguments": arguments}, bytearray())
                 if self._was_begun:
                     channel.ask({"op": "begin", "arguments": []}, bytearray())
             except Gone:

@@ -15,7 +15,7 @@ import operator
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +26,8 @@ from gmdb.errors import InterfaceError, TypeMismatch
 from gmdb.format.address import RowId
 from gmdb.format.arrays import decode_array, encode_array
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column, numbers_of
+from gmdb.format.columns import Column, is_uuid, numbers_of
+from gmdb.format.interval import Interval
 from gmdb.format.lob import TEXT_IN_ROW_MAX, TEXT_LOCATOR
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.process.late_dataclasses import fields, is_dataclass, replace
@@ -273,6 +274,7 @@ def unpack(message: Any) -> tuple[Head, bytes]:
 _TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
+    "time": (time, time.isoformat, time.fromisoformat),
     "Decimal": (Decimal, str, Decimal),
     "Path": (Path, str, Path),
 }
@@ -288,6 +290,7 @@ _CLASSES = {
     "Feed": "gmdb.storage.feeds",
     "Finding": "gmdb.verify.findings",
     "Holder": "gmdb.storage.documents",
+    "Interval": "gmdb.format.interval",
     "IndexDefinition": "gmdb.tables.access.indexes",
     "KeyRange": "gmdb.tables.access.indexes",
     "KeyStatistics": "gmdb.tables.catalog.system",
@@ -321,6 +324,7 @@ class SessionState(NamedTuple):
     autocommit: bool
     isolation: str
     lock_timeout: float
+    time_zone: str = "UTC"
     only_reads: bool = False
     was_begun: bool = False
     is_missed: bool = False
@@ -374,6 +378,10 @@ def _plain_by_likeness(value: Any, body: bytearray) -> Any:
     for name, (kind, to_text, _) in _TEXTS.items():
         if isinstance(value, kind):
             return {name: to_text(value)}
+    if is_uuid(value):
+        return {"UUID": value.hex}
+    if isinstance(value, timedelta):
+        return to_plain(Interval.of(value), body)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, float):
@@ -406,6 +414,10 @@ def value_of(plain: Any, body: bytes) -> Any:
     ((name, content),) = plain.items()
     if name in _TEXTS:
         return _TEXTS[name][2](content)
+    if name == "UUID":
+        from uuid import UUID
+
+        return UUID(content)
     if name == "dict":
         return {value_of(key, body): value_of(one, body) for key, one in content}
     if name in ("bytes", "table"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +192,7 @@ def _maker(
 ) -> RowMaker | ChangeMaker:
     """The maker of rows, or of changes, from a DataFrame's batches."""
     if options.apply == APPEND:
-        rows = RowMaker(table, form, targets(table, schema), datetime.now())
+        rows = RowMaker(table, form, targets(table, schema), datetime.now(UTC))
         rows.require_checkable()
         return rows
     from gmdb.spark.rows import ChangeMaker, layout_of
@@ -200,7 +200,7 @@ def _maker(
 
     layout = layout_of(table, schema, options)
     positions = targets(table, StructType([schema.fields[n] for n in layout.rows]))
-    rows = RowMaker(table, form, positions, datetime.now(), keeps_rest=True)
+    rows = RowMaker(table, form, positions, datetime.now(UTC), keeps_rest=True)
     rows.require_checkable()
     rows.require_checked_columns()
     names, has_operations = tuple(table.columns[n].name for n in positions), layout.feed is not None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PARTS = 20
 FREQUENT_SHOWN, FREQUENT_TRACKED = 10, 10_000
 TEXT_SHOWN = 200  # characters of a smallest, largest or frequent value
-_NUMBERS = ("INT", "BIGINT", "DECIMAL")
+_NUMBERS = ("SMALLINT", "INT", "BIGINT", "DECIMAL")
 _EPOCH_DAY, _EPOCH = date(1970, 1, 1), datetime(1970, 1, 1)
 
 
@@ -134,7 +134,7 @@ def _summaries(frame: DataFrame, columns: Sequence[Column], exact: bool) -> tupl
     wanted = [f.count(f.lit(1)).alias("rows")]
     for n, column in enumerate(columns):
         value = f.col(_quoted(column.name))
-        number = f.when(f.isnan(value), None).otherwise(value) if column.type.name == "DOUBLE" else value
+        number = f.when(f.isnan(value), None).otherwise(value) if column.type.name in ("REAL", "DOUBLE") else value
         distinct = f.count_distinct(value) if exact else f.approx_count_distinct(value)
         wanted += [
             f.count(value).alias(f"filled{n}"),
@@ -210,7 +210,7 @@ def _scale(column: Column, profile: ColumnProfile) -> _Scale | None:
     if kind in _NUMBERS:
         is_whole = kind != "DECIMAL" or not column.type.scale
         return _Scale(f"cast({name} as double)", _edges(low, high, is_whole), lambda edge: edge)
-    if kind == "DOUBLE":
+    if kind in ("REAL", "DOUBLE"):
         return _Scale(f"nullif({name}, double('NaN'))", _edges(low, high, False), lambda edge: edge)
     if kind == "DATE":
         days = _edges((low - _EPOCH_DAY).days, (high - _EPOCH_DAY).days, True)

@@ -32,7 +32,7 @@ from gmdb.format.columns import Column, has_cells
 from gmdb.format.heap import row_size_max
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import CHANGES, WriteOptions
-from gmdb.spark.spark_types import IN_KEY
+from gmdb.spark.spark_types import IN_KEY, as_column_takes
 from gmdb.tables.arrow.arrow_types import arrow_schema, arrow_type, fit_batch
 from gmdb.tables.arrow.load_kinds import Apply, Operation, require_key
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
@@ -169,7 +169,8 @@ class RowMaker:
     def complete(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """The batch under the table's names, with all columns but those left to the owner, once checks hold."""
         columns = [self.table.columns[n] for n in self.targets]
-        named = pa.RecordBatch.from_arrays(batch.columns, names=[column.name for column in columns])
+        arrays = [as_column_takes(column, values) for column, values in zip(columns, batch.columns, strict=True)]
+        named = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
         if self._bulk is None:
             return named
         fitted = fit_batch(self.table.name, columns, named, first_row)
@@ -387,7 +388,8 @@ class ChangeMaker:
         keys: dict[str, pa.Array] = {}
         if places:
             columns = [self.table.columns[n] for n in require_key(self.table)]
-            named = pa.RecordBatch.from_arrays([batch.column(n) for n in places], names=[c.name for c in columns])
+            arrays = [as_column_takes(c, batch.column(n)) for c, n in zip(columns, places, strict=True)]
+            named = pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
             fitted = fit_batch(self.table.name, columns, named, first_row)
             keys = {column.name: values for column, values in zip(columns, fitted, strict=True)}
         nothing = (pa.nulls(len(batch), arrow_type(column.type)) for column in self._columns)

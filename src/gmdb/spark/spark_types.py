@@ -34,23 +34,32 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
 )
 from pyspark.sql.types import BinaryType as BytesType
 
 from gmdb.errors import NoSuchColumn, SchemaMismatch, ValueTooLong
 from gmdb.format.columns import Column, ColumnType, array_of
+from gmdb.sql.times import read_interval
+from gmdb.tables.arrow.arrow_types import python_values
 from gmdb.tables.catalog.schema import TableDefinition, make_columns
 
 ROWID = Column("_rowid", ColumnType("VARCHAR", 32), nullable=False)  # as SQL's rowid
 PAGE_ID = Column("_page_id", ColumnType("BIGINT"), nullable=False)
 SPARK_VALUE_MAX = (1 << 31) - 1024
 _SPARK_TYPES: dict[str, DataType] = {
+    "SMALLINT": ShortType(),
     "INT": IntegerType(),
     "BIGINT": LongType(),
+    "REAL": FloatType(),
     "DOUBLE": DoubleType(),
     "BOOLEAN": BooleanType(),
     "DATE": DateType(),
+    "TIME": TimeType(),
     "TIMESTAMP": TimestampNTZType(),
+    "TIMESTAMPTZ": TimestampType(),
+    "INTERVAL": StringType(),
+    "UUID": StringType(),
     "CHAR": StringType(),
     "VARCHAR": StringType(),
     "BINARY": BinaryType(),
@@ -62,6 +71,12 @@ IN_KEY = "gmdb.key"  # marks the columns of a feed by which its rows are known: 
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # under which Spark keeps what its own CHAR columns are
 _CHAR = re.compile(r"char\((\d+)\)")
 _NARROW = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}  # Spark's own take 2 GiB
+_THERE = {  # what Spark has instead of other Arrow types
+    **_NARROW,
+    pa.uuid(): pa.string(),
+    pa.month_day_nano_interval(): pa.string(),
+    pa.time64("us"): pa.time64("ns"),
+}
 
 
 def spark_type(type_: ColumnType) -> DataType:
@@ -129,7 +144,7 @@ def _require_same_type(table: TableDefinition, column: Column, field: StructFiel
 def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
     """A scan's Arrow schema under Spark's names, which may be spelled with other letters, and nullability."""
     pairs = zip(scanned, schema.fields, strict=True)
-    return pa.schema([pa.field(to.name, _NARROW.get(of.type, of.type), to.nullable) for of, to in pairs])
+    return pa.schema([pa.field(to.name, _THERE.get(of.type, of.type), to.nullable) for of, to in pairs])
 
 
 def as_spark_takes(batch: pa.RecordBatch, schema: StructType) -> list[pa.Array]:
@@ -141,8 +156,25 @@ def as_spark_takes(batch: pa.RecordBatch, schema: StructType) -> list[pa.Array]:
         length = _char_length(to)
         if length:
             column = pc.utf8_rpad(column, width=length, padding=" ")
-        columns.append(column.cast(_NARROW[of.type]) if of.type in _NARROW else column)
+        columns.append(_as_spark_has(column))
     return columns
+
+
+def _as_spark_has(column: pa.Array) -> pa.Array:
+    """Values in the type that Spark has for them: UUIDs and intervals are texts there."""
+    if column.type == pa.uuid():
+        return pa.array([value and str(value) for value in column.to_pylist()], pa.string())
+    if column.type == pa.month_day_nano_interval():
+        return pa.array([value and str(value) for value in python_values(column)], pa.string())
+    return column.cast(_THERE[column.type]) if column.type in _THERE else column
+
+
+def as_column_takes(column: Column, values: pa.Array) -> pa.Array:
+    """Values of a DataFrame for a column; intervals come as texts."""
+    if column.type.name != "INTERVAL" or not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values
+    intervals = [None if text is None else read_interval(text) for text in values.to_pylist()]
+    return pa.array(intervals, pa.month_day_nano_interval())
 
 
 # ---- Which DataFrames a table takes, and the columns of a table that is made for one.
@@ -152,12 +184,18 @@ def as_spark_takes(batch: pa.RecordBatch, schema: StructType) -> list[pa.Array]:
 
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _TAKEN: dict[str, tuple[type[DataType], ...]] = {
+    "SMALLINT": (ByteType, ShortType),
     "INT": (ByteType, ShortType, IntegerType),
     "BIGINT": (ByteType, ShortType, IntegerType, LongType),
+    "REAL": (ByteType, ShortType, FloatType),
     "DOUBLE": (ByteType, ShortType, IntegerType, FloatType, DoubleType),
     "BOOLEAN": (BooleanType,),
     "DATE": (DateType,),
     "TIMESTAMP": (TimestampNTZType, TimestampType),
+    "TIME": (TimeType,),
+    "TIMESTAMPTZ": (TimestampType,),
+    "INTERVAL": (StringType,),
+    "UUID": (StringType, BytesType),
     "CHAR": (StringType,),
     "VARCHAR": (StringType,),
     "CLOB": (StringType,),
@@ -166,15 +204,16 @@ _TAKEN: dict[str, tuple[type[DataType], ...]] = {
     "BLOB": (BytesType,),
 }
 _MADE: dict[type[DataType], str] = {
-    ByteType: "INT",
-    ShortType: "INT",
+    ByteType: "SMALLINT",
+    ShortType: "SMALLINT",
     IntegerType: "INT",
     LongType: "BIGINT",
-    FloatType: "DOUBLE",
+    FloatType: "REAL",
     DoubleType: "DOUBLE",
     BooleanType: "BOOLEAN",
     DateType: "DATE",
-    TimestampType: "TIMESTAMP",
+    TimeType: "TIME",
+    TimestampType: "TIMESTAMPTZ",
     TimestampNTZType: "TIMESTAMP",
 }
 

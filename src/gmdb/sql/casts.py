@@ -7,24 +7,27 @@ Invariants
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
-from gmdb.format.columns import ColumnType, encode_text
+from gmdb.format.columns import ColumnType, encode_text, is_uuid
+from gmdb.format.interval import Interval
 from gmdb.process.late_patterns import late_pattern
-from gmdb.sql import arrays, numbers, times
-from gmdb.sql.types import BYTEA, BYTES, INTEGERS, TEXT, TEXTS, pg_name
+from gmdb.sql import arrays, numbers, times, zones
+from gmdb.sql.types import BYTEA, BYTES, FLOATS, INTEGERS, TEXT, TEXTS, pg_name
 
 Cast = Callable[[Any], Any]
 _INTEGER = late_pattern(r"\s*[+-]?\d+\s*", re.ASCII)
 _DECIMAL = late_pattern(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.I)
 _SPECIAL_DOUBLES = {"nan": float("nan"), "infinity": float("inf"), "inf": float("inf")}
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_UUID = late_pattern(r"[0-9a-f]{4}(-?[0-9a-f]{4}){7}", re.I)
 _ESCAPED_BYTE = late_pattern(rb"\\(\\|[0-3][0-7][0-7]|.?)", re.DOTALL)
 
 
@@ -51,7 +54,7 @@ def _read_integer(type_: ColumnType) -> Cast:
     return read
 
 
-def _read_double(type_: ColumnType) -> Cast:
+def _read_floating(type_: ColumnType) -> Cast:
     def read(text: str) -> float:
         word = text.strip().lower()
         if word.lstrip("+-") in _SPECIAL_DOUBLES and word[1:2].isalpha():
@@ -59,8 +62,12 @@ def _read_double(type_: ColumnType) -> Cast:
         if not _DECIMAL.fullmatch(text):
             raise _unreadable(type_, text)
         value = float(text)
-        if value in (float("inf"), float("-inf")) or (not value and re.search(r"[1-9]", word.partition("e")[0])):
-            raise ValueOutOfRange(f"{text.strip()!r} is out of range for type double precision")
+        try:
+            value = numbers.real_of_number(Decimal(text.strip())) if type_.name == "REAL" and value else value
+        except ValueOutOfRange:
+            value = math.inf
+        if math.isinf(value) or (not value and re.search(r"[1-9]", word.partition("e")[0])):
+            raise ValueOutOfRange(f"{text.strip()!r} is out of range for type {pg_name(type_)}")
         return value
 
     return read
@@ -106,6 +113,17 @@ def read_bytes(text: str) -> bytes:
     return _ESCAPED_BYTE.sub(byte, encode_text(text))
 
 
+def read_uuid(text: str) -> Any:
+    """32 hexadecimal digits, in groups of four or not, also in braces."""
+    from uuid import UUID
+
+    word = text.strip()
+    word = word[1:-1] if word[:1] == "{" and word[-1:] == "}" else word
+    if not _UUID.fullmatch(word):
+        raise InvalidText(f"invalid input syntax for type uuid: {text!r}")
+    return UUID(word.replace("-", ""))
+
+
 def read_text(type_: ColumnType) -> Cast:
     """The function that reads a literal or a text as a value of the type."""
     name = type_.name
@@ -114,8 +132,8 @@ def read_text(type_: ColumnType) -> Cast:
         return lambda text: arrays.read_array(text, read_element)
     if name in INTEGERS:
         return _read_integer(type_)
-    if name == "DOUBLE":
-        return _read_double(type_)
+    if name in FLOATS:
+        return _read_floating(type_)
     if name == "DECIMAL":
         fit = numbers.fit_to(type_)
         return lambda text: fit(read_decimal(text, type_))
@@ -126,7 +144,10 @@ def read_text(type_: ColumnType) -> Cast:
     others: dict[str, Cast] = {
         "BOOLEAN": _read_boolean,
         "DATE": times.read_date,
+        "TIME": times.read_time,
+        "UUID": read_uuid,
         "TIMESTAMP": times.read_timestamp,
+        "TIMESTAMPTZ": partial(zones.read_instant, zone=zones.ZONE.get()),
         "INTERVAL": times.read_interval,
     }
     return others[name]
@@ -145,14 +166,16 @@ def write_text(type_: ColumnType) -> Cast:
         write = write_element(type_.element)
         return lambda values: arrays.array_text(values, write)
     writers: dict[str, Cast] = {
-        "INT": str,
-        "BIGINT": str,
+        **dict.fromkeys(("SMALLINT", "INT", "BIGINT", "UUID"), str),
+        "REAL": numbers.real_text,
+        "TIME": times.time_text,
         "DOUBLE": numbers.double_text,
         "DECIMAL": numbers.decimal_text,
         "BOOLEAN": lambda value: "true" if value else "false",
         "DATE": times.date_text,
         "TIMESTAMP": times.timestamp_text,
-        "INTERVAL": times.interval_text,
+        "TIMESTAMPTZ": partial(zones.instant_text, zone=zones.ZONE.get()),
+        "INTERVAL": str,
         "CHAR": lambda value: value.rstrip(" "),
         "VARCHAR": str,
         "BINARY": bytes_text,
@@ -203,7 +226,9 @@ def receive_parameter(type_: ColumnType) -> Cast | None:
         return lambda value: _all_digits(value, type_.scale)
     if type_.name == "VARBINARY":
         return bytes
-    return times.interval_of if type_.name == "INTERVAL" else None
+    if type_.name == "TIMESTAMPTZ":
+        return zones.in_utc
+    return _interval if type_.name == "INTERVAL" else None
 
 
 def _receive_array(element: ColumnType, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -224,12 +249,13 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
     """The function that checks a parameter's value, or turns it into the type that its surroundings need.
 
     A str is read as a literal would be; whole numbers serve as decimals and doubles, and dates where
-    timestamps are.  A decimal is rounded to the type's digits.
+    timestamps are; where a time zone matters, it is that of the statement.  A decimal is rounded to the type's digits.
     """
-    read = read_text(type_)
+    read, zone = read_text(type_), zones.ZONE.get()
     name = type_.name
     if type_.is_array:
         return _accept_array(type_, label, read)
+    taking = _by_zone(_BY_ZONE[name], zone) if name in _BY_ZONE else TAKEN[name]
     fit = numbers.fit_to(type_) if name == "DECIMAL" else None
 
     def accept(value: Any) -> Any:
@@ -237,7 +263,7 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
             return None
         if isinstance(value, str):
             return value if name in TEXTS else read(value)
-        taken = TAKEN[name](value)
+        taken = taking(value)
         if taken is None:
             hint = f"Write CAST(? AS ...) if it is to have another type than {pg_name(type_)}"
             raise TypeMismatch(f"parameter {label} is {value!r}, but the statement needs a {type_.name}. {hint}")
@@ -281,23 +307,52 @@ def _double(value: Any) -> float | None:
     return value if isinstance(value, float) else numbers.double_of_decimal(value)
 
 
-def _timestamp(value: Any) -> datetime | None:
+def _real(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    return numbers.real_of_double(value) if isinstance(value, float) else numbers.real_of_number(value)
+
+
+def _interval(value: Any) -> Interval | None:
+    if isinstance(value, Interval):
+        return value
+    return Interval.of(value) if isinstance(value, timedelta) else None
+
+
+def _instant(value: Any, zone: str) -> datetime | None:
+    """A time without a zone is one of the session's."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return zones.in_utc(value)
+    shown = _timestamp(value, zone)
+    return None if shown is None else zones.instant(shown, zone)
+
+
+def _timestamp(value: Any, zone: str) -> datetime | None:
     if isinstance(value, datetime):
-        return value if value.tzinfo is None else None
+        return value if value.tzinfo is None else zones.local(value, zone)
     return times.timestamp_of_date(value) if isinstance(value, date) else None
 
 
+def _by_zone(take: Callable[[Any, str], Any], zone: str) -> Callable[[Any], Any]:
+    return lambda value: take(value, zone)
+
+
+_BY_ZONE: dict[str, Callable[[Any, str], Any]] = {"TIMESTAMP": _timestamp, "TIMESTAMPTZ": _instant}
 TAKEN: dict[str, Callable[[Any], Any]] = {
+    "SMALLINT": _whole,
     "INT": _whole,
     "BIGINT": _whole,
     "DECIMAL": _decimal,
+    "REAL": _real,
     "DOUBLE": _double,
     "BOOLEAN": lambda value: value if isinstance(value, bool) else None,
     "DATE": lambda value: value if type(value) is date else None,
-    "TIMESTAMP": _timestamp,
+    "TIME": lambda value: value if isinstance(value, time) and value.tzinfo is None else None,
+    **{name: _by_zone(take, "UTC") for name, take in _BY_ZONE.items()},
+    "UUID": lambda value: value if is_uuid(value) else None,
     "CHAR": lambda _: None,
     "VARCHAR": lambda _: None,
     "BINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
     "VARBINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
-    "INTERVAL": lambda value: times.interval_of(value) if isinstance(value, timedelta) else None,
+    "INTERVAL": _interval,
 }

@@ -30,11 +30,13 @@ from gmdb.tables.access.indexes import order_of
 _RESULTS = {"<": 1, "=": 2, ">": 4, "<=": 3, ">=": 6, "<>": 5}
 _TURNED = {**COMPARISONS, "<>": "<>"}
 _ALIKE = (  # types whose values are compared exactly by keys of the first one
-    (("INT", "BIGINT", "DECIMAL"), ("INT", "BIGINT", "DECIMAL")),
+    (("SMALLINT", "INT", "BIGINT", "DECIMAL"), ("SMALLINT", "INT", "BIGINT", "DECIMAL")),
     (("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMP")),
-    *(((name,), (name,)) for name in ("DOUBLE", "BOOLEAN", "VARCHAR", "CHAR", "BINARY", "VARBINARY")),
+    *(((name,), (name,)) for name in ("REAL", "DOUBLE", "BOOLEAN", "TIME", "TIMESTAMPTZ", "INTERVAL", "UUID")),
+    *(((name,), (name,)) for name in ("VARCHAR", "CHAR", "BINARY", "VARBINARY")),
 )
 _NOTHING = {Order.WORD: bytes(4), Order.LONG: bytes(8), Order.DOUBLE: bytes(8), Order.WIDE: b"\x10\0" + bytes(16)}
+_NOTHING |= {Order.REAL: bytes(4), Order.INTERVAL: b"\x10\0" + bytes(16)}
 
 
 def program_of(node: exp.Expr, table: str, columns: Sequence[StoredColumn]) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import struct
 from collections.abc import Callable
 from decimal import Context, Decimal, DecimalException
 from functools import cache
@@ -25,12 +26,13 @@ _TRAPS = [decimal.InvalidOperation, decimal.Overflow]
 _EXACT = Context(prec=DIGITS_MAX, rounding=decimal.ROUND_HALF_UP, traps=[decimal.Inexact, *_TRAPS])
 _ROUNDING = Context(prec=DIGITS_MAX, rounding=decimal.ROUND_HALF_UP, traps=_TRAPS)
 _EVEN = Context(prec=15, rounding=decimal.ROUND_HALF_EVEN, traps=_TRAPS)
+_EVEN_SHORT = Context(prec=6, rounding=decimal.ROUND_HALF_EVEN, traps=_TRAPS)
 
 
 def out_of_range(type_name: str) -> NoReturn:
     """Refuse the result of integer arithmetic."""
-    name = {"INT": "integer", "BIGINT": "bigint"}.get(type_name, type_name)
-    hint = "; cast an operand to BIGINT" if type_name == "INT" else "; cast an operand to DECIMAL"
+    name = {"INT": "integer"}.get(type_name, type_name.lower())
+    hint = "; cast an operand to BIGINT" if type_name in ("SMALLINT", "INT") else "; cast an operand to DECIMAL"
     raise ValueOutOfRange(f"{name} out of range{hint}")
 
 
@@ -100,6 +102,79 @@ def divide_doubles(a: float, b: float) -> float:
     if not result and a and not math.isinf(b):
         raise ValueOutOfRange("value out of range: underflow")
     return result
+
+
+# ---- REAL: doubles of 24 bits.  What is calculated with 53 and rounded is what 24 bits would give.
+
+_SINGLE = struct.Struct("<f")
+
+
+def single(value: float) -> float:
+    """A double as the nearest REAL."""
+    try:
+        return float(_SINGLE.unpack(_SINGLE.pack(value))[0])
+    except OverflowError:
+        raise ValueOutOfRange("value out of range: overflow") from None
+
+
+def real_of_double(value: float) -> float:
+    result = single(value)
+    if not result and value:
+        raise ValueOutOfRange("value out of range: underflow")
+    return result
+
+
+def real_of_number(value: Decimal | int) -> float:
+    """The REAL nearest to an exact number, which the double next to it may lead past."""
+    double = double_of_decimal(value)
+    result = single(double)
+    if value != double and single(math.nextafter(double, math.inf)) != single(math.nextafter(double, -math.inf)):
+        result = single(math.nextafter(double, math.inf if value > Decimal(double) else -math.inf))
+    if not result and value:
+        raise ValueOutOfRange("value out of range: underflow")
+    return result
+
+
+def add_reals(a: float, b: float) -> float:
+    return single(a + b)
+
+
+def subtract_reals(a: float, b: float) -> float:
+    return single(a - b)
+
+
+def multiply_reals(a: float, b: float) -> float:
+    result = single(a * b)
+    if not result and a and b:
+        raise ValueOutOfRange("value out of range: underflow")
+    return result
+
+
+def divide_reals(a: float, b: float) -> float:
+    quotient = divide_doubles(a, b)
+    return quotient if math.isinf(b) else real_of_double(quotient)
+
+
+def decimal_of_real(value: float) -> Decimal:
+    """Six significant digits, as PostgreSQL takes them."""
+    if not math.isfinite(value):
+        raise ValueOutOfRange(f"a decimal cannot be {double_text(value)}")
+    return plain_decimal(_EVEN_SHORT.create_decimal_from_float(value).normalize(_EVEN_SHORT))
+
+
+def real_text(value: float) -> str:
+    """The shortest text that reads as the same REAL, in PostgreSQL's notation."""
+    if not math.isfinite(value):
+        return double_text(value)
+    shown = next(text for digits in range(1, 10) if _reads_as(text := f"{value:.{digits - 1}e}", value))
+    return _written(value, shown, 6)
+
+
+def _reads_as(text: str, value: float) -> bool:
+    try:
+        return real_of_number(Decimal(text)) == value
+    except ValueOutOfRange:
+        return False
 
 
 def order_doubles(a: float, b: float) -> int:
@@ -217,12 +292,17 @@ def double_text(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    sign, digits, exponent = Decimal(_shortest(value)).as_tuple()
+    return _written(value, _shortest(value), 15)
+
+
+def _written(value: float, shown: str, plain_digits: int) -> str:
+    """A number that is shown so, with an exponent if it has more digits before the point."""
+    sign, digits, exponent = Decimal(shown).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
     power = len(digits) + int(exponent) - 1
     if not value:
         power = 0
-    if not -5 < power < 15:
+    if not -5 < power < plain_digits:
         point = f".{text[1:]}" if len(text) > 1 else ""
         shown = f"{text[0]}{point}e{'-' if power < 0 else '+'}{abs(power):02d}"
     elif power < 0:
@@ -253,20 +333,20 @@ def decimal_text(value: Decimal) -> str:
 # ---- bits
 
 
-def _shift(bits: int, is_left: bool) -> Callable[[int, int], int]:
+def _shift(bits: int, width: int, is_left: bool) -> Callable[[int, int], int]:
     half = 1 << bits - 1
 
     def shift(value: int, count: int) -> int:
-        count %= bits
+        count %= width
         return ((value << count) + half) % (half << 1) - half if is_left else value >> count
 
     return shift
 
 
 SHIFTS = {
-    (symbol, name): _shift(bits, symbol == "<<")
+    (symbol, name): _shift(bits, width, symbol == "<<")
     for symbol in ("<<", ">>")
-    for name, bits in (("INT", 32), ("BIGINT", 64))
+    for name, bits, width in (("SMALLINT", 16, 32), ("INT", 32, 32), ("BIGINT", 64, 64))
 }
 
 

@@ -63,7 +63,8 @@ _OWN = {
     "set_all_transactions": late_pattern(r"set\s+session\s+characteristics\s+as\s+transaction\s+(.*)", re.I | re.S),
     "set": late_pattern(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*(\S.*)", re.I | re.S),
     "set_schema": late_pattern(r"set\s+schema\s+('[^']*')", re.I),
-    "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
+    "set_time_zone": late_pattern(r"set\s+(?:session\s+)?time\s+zone\s+('[^']*'|[+-]?[\d.]+|\w+)", re.I),
+    "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|time\s+zone|{_WORD})", re.I),
     "reset": late_pattern(rf"reset\s+{_WORD}", re.I),
     "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
     "describe": late_pattern(rf"desc(?:ribe)?\s+{_NAME}", re.I),
@@ -72,7 +73,10 @@ _OWN_WORDS = {  # with which they begin
     **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment", "begin", "show", "reset")},
     **{
         "alter": ("rename_constraint", "validate", "move", "alter_sequence", "alter_schema"),
-        "set": ("autocommit", "constraints", "set_transaction", "set_all_transactions", "set_schema", "set"),
+        "set": (
+            *("autocommit", "constraints", "set_transaction", "set_all_transactions", "set_schema", "set_time_zone"),
+            "set",
+        ),
         "create": ("tablespace", "create_sequence", "create_schema"),
         "drop": ("drop_tablespace", "drop_sequence", "drop_schema"),
         "desc": ("describe",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -160,7 +160,7 @@ class Statement(ABC):
         assert course.steps is not None
         with ExitStack() as stack:
             snapshot = stack.enter_context(self.connection.one_snapshot(course.steps.scn, course.before))
-            now = course.now or datetime.now()
+            now = course.now or datetime.now(UTC)
             run = Run(self.connection, snapshot, course.parameters, now, course.inputs)
             return list(ready.rows(run, partial(self.watch, stack)))
 

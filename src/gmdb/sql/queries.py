@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -77,7 +77,7 @@ class Query(Statement):
         return Binder(Catalog(self.connection), self.types)
 
     def _now(self) -> datetime:
-        return datetime.now() if self._uses_time else _NO_TIME
+        return datetime.now(UTC) if self._uses_time else _NO_TIME
 
     # ---- running
 
@@ -119,7 +119,7 @@ class Query(Statement):
         names, types, uses_time = self.names, self.column_types, self._uses_time
 
         def run(parameters: Parameters) -> Result:
-            rows = work(parameters, datetime.now() if uses_time else _NO_TIME)
+            rows = work(parameters, datetime.now(UTC) if uses_time else _NO_TIME)
             if rows is None:
                 return self.run_by(parameters)
             return Result(names, types, len(rows), iter(rows))

@@ -22,6 +22,7 @@ from gmdb.sql.run import Parameters
 from gmdb.sql.statements.row_rules import know_rules
 from gmdb.sql.syntax import changes_rows
 from gmdb.sql.types import type_of_value
+from gmdb.sql.zones import ZONE
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Runner:
         self._cache: OrderedDict[str, _Entry] = OrderedDict()
         self.quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
         self._executor: str | None = None
+        self._time_zone = "UTC"
 
     @property
     def executor(self) -> str | None:
@@ -137,6 +139,17 @@ class Runner:
         self._cache.clear()
         self.quick.clear()
 
+    @property
+    def time_zone(self) -> str:
+        """By which statements read and write times; prepared ones have it in them."""
+        return self._time_zone
+
+    @time_zone.setter
+    def time_zone(self, zone: str) -> None:
+        self._time_zone = zone
+        self._cache.clear()
+        self.quick.clear()
+
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
         try:
@@ -149,6 +162,7 @@ class Runner:
         """Prepare and run a statement; both can be interrupted.  If definitions change meanwhile, it is retried."""
         self.session.require_open()
         self.session.begin_work()
+        zone = ZONE.set(self._time_zone)
         try:
             for attempts_left in range(ATTEMPTS_MAX, 0, -1):
                 parameters, statement = self._statement(text, parameters)
@@ -163,6 +177,7 @@ class Runner:
                         raise
             raise AssertionError("the last attempt returns or raises")
         finally:
+            ZONE.reset(zone)
             self.session.end_work()
 
     @operation
@@ -235,7 +250,7 @@ class Runner:
             from gmdb.sql.statements.transactions import OwnCommand
 
             return OwnCommand(self._connection, parsed, types)
-        token = EXECUTOR.set(self._executor)
+        token, zone = EXECUTOR.set(self._executor), ZONE.set(self._time_zone)
         try:
             if isinstance(parsed.statement, exp.Query) and changes_rows(parsed.statement):
                 from gmdb.sql.statements.query_of_changes import QueryOfChanges
@@ -247,6 +262,7 @@ class Runner:
                     return prepare(self._connection, parsed, types)
         finally:
             EXECUTOR.reset(token)
+            ZONE.reset(zone)
         raise InvalidSyntax(f"gmdb has no statement {type(parsed.statement).__name__.upper()}")
 
 

@@ -13,16 +13,16 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NoReturn
 
-from gmdb.errors import DivisionByZero, InvalidText, UndefinedResult, ValueOutOfRange
-from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND
-from gmdb.process.late_dataclasses import dataclass
+from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange
+from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, microseconds_of, time_of
+from gmdb.format.interval import DAY, Interval
 from gmdb.process.late_patterns import late_pattern
 
-_DAY = 86_400_000_000  # microseconds
 _DAYS_OF_400_YEARS = 146_097  # after which the calendar repeats
 _DATE = late_pattern(r"(\d{4,})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d{2})(\d{2})|(\d{1,2})/(\d{1,2})/(\d{4})")
 _TIME = late_pattern(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d*)?)?(?:\s*(am|pm))?", re.I)
 _STAMP = late_pattern(r"(\S+?)(?:(?:\s+|T)(\d{1,2}:.*?)\s*(?:Z|utc|[+-]\d{1,2}(?::?\d{2})?)?)?", re.I)
+_TIME_ALONE = late_pattern(r"T?(\d{1,2}:.*?)\s*(?:Z|utc|[+-]\d{1,2}(?::?\d{2})?)?", re.I)
 _PIECE = late_pattern(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d*)?))?|([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z]+)?", re.I)
 _UNITS = {
     "year": (12, 0, 0),
@@ -45,62 +45,6 @@ _SHORT_UNITS = {
 }
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A duration."""
-
-    months: int
-    days: int
-    microseconds: int
-
-    def negated(self) -> Interval:
-        return _checked(-self.months, -self.days, -self.microseconds)
-
-    def times(self, factor: float) -> Interval:
-        return self._scaled(lambda part: part * factor)
-
-    def divided(self, divisor: float) -> Interval:
-        if not divisor:
-            raise DivisionByZero("division by zero")
-        return self._scaled(lambda part: part / divisor)
-
-    def _scaled(self, scaled: Callable[[int], float]) -> Interval:
-        """Parts of a month become days (30 a month), and parts of a day time."""
-        try:
-            months, days = scaled(self.months), scaled(self.days)
-            whole_months, whole_days = int(months), int(days)
-            spill = round((months - whole_months) * 30, 6)
-            more_days = int(spill)
-            seconds = round((days - whole_days + (spill - more_days)) * 86400, 6)
-            if abs(seconds) >= 86400:
-                whole_days += int(seconds / 86400)
-                seconds -= int(seconds / 86400) * 86400
-            microseconds = round(scaled(self.microseconds) + seconds * 1_000_000)
-        except (OverflowError, ValueError):
-            raise ValueOutOfRange("interval out of range") from None
-        return _checked(whole_months, whole_days + more_days, microseconds)
-
-    def plus(self, other: Interval) -> Interval:
-        return _checked(self.months + other.months, self.days + other.days, self.microseconds + other.microseconds)
-
-    def minus(self, other: Interval) -> Interval:
-        return _checked(self.months - other.months, self.days - other.days, self.microseconds - other.microseconds)
-
-    def length(self) -> int:
-        """Microseconds, for comparing: a month counts as 30 days."""
-        return (self.months * 30 + self.days) * _DAY + self.microseconds
-
-
-def _checked(months: int, days: int, microseconds: int) -> Interval:
-    if not (-(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= microseconds < 2**63):
-        raise ValueOutOfRange("interval out of range")
-    return Interval(months, days, microseconds)
-
-
-def interval_of(value: timedelta) -> Interval:
-    return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
-
-
 # ---- reading
 
 
@@ -111,7 +55,25 @@ def read_date(text: str) -> date:
 
 def read_timestamp(text: str) -> datetime:
     """A date, and a time of day if there is one; a zone behind it is dropped, as PostgreSQL does."""
-    day, time_of_day = _read(text, "timestamp")
+    return _at(*_read(text, "timestamp"), text)
+
+
+def read_time(text: str) -> time:
+    """A time of day; a date before it, and an offset behind it, are dropped, as PostgreSQL does."""
+    word = text.strip()
+    match = _TIME_ALONE.fullmatch(word)
+    if match is None:
+        return time_of_timestamp(_at(*_read(text, "time"), text))
+    try:
+        since_midnight = _time_of(match[1], text)
+    except (ValueError, OverflowError):
+        raise ValueOutOfRange(f"date/time field value out of range: {text!r}") from None
+    if since_midnight >= timedelta(days=1):
+        raise ValueOutOfRange(f"a TIME is before 24:00:00: {text!r}")
+    return (EPOCH + since_midnight).time()
+
+
+def _at(day: datetime, time_of_day: timedelta, text: str) -> datetime:
     try:
         return day + time_of_day
     except OverflowError:
@@ -191,7 +153,7 @@ def _quantity(amount: Decimal, months: int, days: int, microseconds: int) -> Int
     whole_months = int(amount * months)
     all_days = amount * days + (amount * months - whole_months) * 30
     whole_days = int(all_days)
-    return Interval(whole_months, whole_days, round(amount * microseconds + (all_days - whole_days) * _DAY))
+    return Interval(whole_months, whole_days, round(amount * microseconds + (all_days - whole_days) * DAY))
 
 
 def _no_interval(text: str) -> NoReturn:
@@ -211,24 +173,13 @@ def date_text(value: date) -> str:
     return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
 
 
-def timestamp_text(value: datetime) -> str:
+def time_text(value: time | datetime) -> str:
     fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
-    return f"{date_text(value)} {value.hour:02d}:{value.minute:02d}:{value.second:02d}{fraction}"
+    return f"{value.hour:02d}:{value.minute:02d}:{value.second:02d}{fraction}"
 
 
-def interval_text(value: Interval) -> str:
-    years, months = int(value.months / 12), value.months - 12 * int(value.months / 12)
-    parts: list[str] = []
-    for amount, word in ((years, "year"), (months, "mon"), (value.days, "day")):
-        if amount:
-            sign = "+" if amount > 0 and parts and parts[-1].startswith("-") else ""
-            parts.append(f"{sign}{amount} {word}{'' if amount == 1 else 's'}")
-    if value.microseconds or not parts:
-        seconds, fraction = divmod(abs(value.microseconds), 1_000_000)
-        sign = "-" if value.microseconds < 0 else "+" if parts and parts[-1].startswith("-") else ""
-        tail = f".{fraction:06d}".rstrip("0") if fraction else ""
-        parts.append(f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{tail}")
-    return " ".join(parts)
+def timestamp_text(value: datetime) -> str:
+    return f"{date_text(value)} {time_text(value)}"
 
 
 # ---- arithmetic
@@ -240,6 +191,58 @@ def timestamp_of_date(value: date) -> datetime:
 
 def date_of_timestamp(value: datetime) -> date:
     return value.date()
+
+
+def time_of_timestamp(value: datetime) -> time:
+    return value.time()
+
+
+def time_of_interval(value: Interval) -> time:
+    """Its time of day: whole days do not count."""
+    return time_of(value.microseconds % DAY)
+
+
+def interval_of_time(value: time) -> Interval:
+    return Interval(0, 0, microseconds_of(value))
+
+
+def add_to_time(value: time, interval: Interval) -> time:
+    """A day has no end: 23:00 and two hours are 01:00; months and days do not count."""
+    return time_of((microseconds_of(value) + interval.microseconds) % DAY)
+
+
+def subtract_from_time(value: time, interval: Interval) -> time:
+    return time_of((microseconds_of(value) - interval.microseconds) % DAY)
+
+
+def time_between(later: time, earlier: time) -> Interval:
+    return Interval(0, 0, microseconds_of(later) - microseconds_of(earlier))
+
+
+def timestamp_of_both(day: date, time_of_day: time) -> datetime:
+    return datetime.combine(day, time_of_day)
+
+
+def extract_of_time(field: str, value: time) -> Decimal:
+    """A field of a time of day."""
+    name = field_name(field)
+    if name == "epoch":
+        return Decimal(microseconds_of(value)).scaleb(-6)
+    if name in _TIME_FIELDS:
+        return Decimal(_TIME_FIELDS[name](datetime.combine(EPOCH_DATE, value)))
+    raise UndefinedResult(f"{field} is not a field of a time; the fields are {', '.join(OF_TIME)}")
+
+
+def time_part(field: str, value: time) -> float:
+    return float(extract_of_time(field, value))
+
+
+def make_time(hour: int, minute: int, seconds: float) -> time:
+    microseconds = round(seconds * 1_000_000) if 0 <= seconds <= 60 else -1
+    whole = (hour * 60 + minute) * 60_000_000 + microseconds
+    if not (0 <= hour <= 24 and 0 <= minute < 60 and microseconds >= 0 and whole < DAY):
+        raise ValueOutOfRange(f"time field value out of range: {hour}:{minute:02}:{seconds}")
+    return time_of(whole)
 
 
 def add_days(value: date, days: int) -> date:
@@ -259,8 +262,8 @@ def days_between(later: date, earlier: date) -> int:
 
 def interval_between(later: datetime, earlier: datetime) -> Interval:
     microseconds = (later - earlier) // MICROSECOND
-    days = int(microseconds / _DAY) if abs(microseconds) < 1 << 53 else _toward_zero(microseconds, _DAY)
-    return Interval(0, days, microseconds - days * _DAY)
+    days = int(microseconds / DAY) if abs(microseconds) < 1 << 53 else _toward_zero(microseconds, DAY)
+    return Interval(0, days, microseconds - days * DAY)
 
 
 def _toward_zero(a: int, b: int) -> int:
@@ -321,6 +324,7 @@ _TIME_FIELDS: dict[str, Callable[[datetime], Decimal | int]] = {
     "microseconds": lambda value: value.second * 1_000_000 + value.microsecond,
 }
 FIELDS = (*DATE_FIELDS, *_TIME_FIELDS, "epoch")
+OF_TIME = (*_TIME_FIELDS, "epoch")
 _SYNONYMS = {"years": "year", "months": "month", "days": "day", "hours": "hour", "minutes": "minute", "mon": "month"}
 _SYNONYMS |= {"seconds": "second", "sec": "second", "millisecond": "milliseconds", "microsecond": "microseconds"}
 _SYNONYMS |= {"weeks": "week", "y": "year", "d": "day", "h": "hour", "min": "minute", "decades": "decade"}
@@ -385,7 +389,7 @@ def make_date(year: int, month: int, day: int) -> date:
 def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> datetime:
     microseconds = round(seconds * 1_000_000) if 0 <= seconds <= 60 else -1
     whole = (hour * 60 + minute) * 60_000_000 + microseconds
-    if not (0 <= hour <= 24 and 0 <= minute < 60 and microseconds >= 0 and whole <= _DAY):
+    if not (0 <= hour <= 24 and 0 <= minute < 60 and microseconds >= 0 and whole <= DAY):
         raise ValueOutOfRange(f"time field value out of range: {hour}:{minute:02}:{seconds}")
     try:
         return timestamp_of_date(make_date(year, month, day)) + timedelta(microseconds=whole)
@@ -410,7 +414,7 @@ def age(later: datetime, earlier: datetime) -> Interval:
     microseconds = (later - timestamp_of_date(later.date())) // MICROSECOND
     microseconds -= (earlier - timestamp_of_date(earlier.date())) // MICROSECOND
     if microseconds < 0:
-        days, microseconds = days - 1, microseconds + _DAY
+        days, microseconds = days - 1, microseconds + DAY
     if days < 0:
         months, days = months - 1, days + _days_in(earlier.year, earlier.month)
     return Interval(months, days, microseconds)

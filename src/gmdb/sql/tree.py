@@ -139,7 +139,7 @@ class Coalesce(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Now(Expression):
-    """The TIMESTAMP at which the statement began."""
+    """The instant at which the statement began."""
 
 
 @dataclass(frozen=True, slots=True)

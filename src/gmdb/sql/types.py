@@ -4,7 +4,7 @@ The types are those of columns, and three ideas of PostgreSQL's fit into them:
  1. ``text`` is VARCHAR without a length, ``bytea`` VARBINARY without one.
  2. A ``numeric`` without digits is DECIMAL(38, s): its values carry their own scale, as PostgreSQL's do, and s is the
     scale that they have as a rule.
- 3. An interval is a type within an expression only; no column and no result has it.
+ 3. What depends on the session's time zone is given it as a constant: a statement is bound by it (zones.py).
 CLOB and BLOB are types of columns only: within expressions their values are ``text`` and ``bytea``.
 The type None is that of NULL, of a string literal and of a parameter until their surroundings give them one.
 """
@@ -13,25 +13,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from gmdb.errors import SchemaError, TypeMismatch, UnsupportedExpression, ValueOutOfRange
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of, make_type
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of, is_uuid, make_type
+from gmdb.format.interval import Interval
 from gmdb.sql.dialect import place
 from gmdb.tables.access.lob_files import is_file
 
+SMALLINT = ColumnType("SMALLINT")
 INT = ColumnType("INT")
 BIGINT = ColumnType("BIGINT")
+REAL = ColumnType("REAL")
 DOUBLE = ColumnType("DOUBLE")
 BOOLEAN = ColumnType("BOOLEAN")
 DATE = ColumnType("DATE")
+TIME = ColumnType("TIME")
 TIMESTAMP = ColumnType("TIMESTAMP")
+TIMESTAMPTZ = ColumnType("TIMESTAMPTZ")
 TEXT = ColumnType("VARCHAR")
 BYTEA = ColumnType("VARBINARY")
+UUID = ColumnType("UUID")
 CHAR = ColumnType("CHAR")  # of any length, where functions are chosen
 INTERVAL = ColumnType("INTERVAL")
 FILE = ColumnType("FILE")  # of a parameter that is read piece by piece, which only a column for large objects takes
@@ -39,18 +45,19 @@ NUMERIC = ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, 0)
 BLOB = ColumnType("BLOB")
 CLOB = ColumnType("CLOB")
 
-NUMBERS = ("INT", "BIGINT", "DECIMAL", "DOUBLE")  # each turns into those behind it
+NUMBERS = ("SMALLINT", "INT", "BIGINT", "DECIMAL", "REAL", "DOUBLE")  # each turns into those behind it
+FLOATS = ("REAL", "DOUBLE")
 TEXTS = ("CHAR", "VARCHAR")
 BYTES = ("BINARY", "VARBINARY")
-MOMENTS = ("DATE", "TIMESTAMP")
+MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")  # each turns into those behind it
 _LONGEST = {"VARCHAR": TEXT, "VARBINARY": BYTEA}
 QUOTIENT_SCALE = 16  # of quotients, roots and logarithms, unless an operand has more
-_INTEGER_DIGITS = {"INT": 10, "BIGINT": 19}
+_INTEGER_DIGITS = {"SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _PYTHON_TYPES: dict[type, ColumnType] = {
-    **{float: DOUBLE, date: DATE, timedelta: INTERVAL},
+    **{float: DOUBLE, date: DATE, time: TIME, timedelta: INTERVAL, Interval: INTERVAL},
     **dict.fromkeys((bytes, bytearray, memoryview), BYTEA),
 }
-INTEGERS = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
+INTEGERS = {"SMALLINT": (-(2**15), 2**15 - 1), "INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 
 
 class Called(NamedTuple):
@@ -63,14 +70,19 @@ class Called(NamedTuple):
 
 
 CALLED = {
+    "SMALLINT": Called("smallint", "int2", "number"),
     "INT": Called("integer", "int4", "number"),
     "BIGINT": Called("bigint", "int8", "number"),
     "DECIMAL": Called("numeric", "numeric", "number"),
+    "REAL": Called("real", "float4", "number"),
     "DOUBLE": Called("double precision", "float8", "number"),
     "BOOLEAN": Called("boolean", "bool"),
     "DATE": Called("date", "date", "time"),
     "TIMESTAMP": Called("timestamp without time zone", "timestamp", "time"),
+    "TIME": Called("time without time zone", "time"),
+    "TIMESTAMPTZ": Called("timestamp with time zone", "timestamptz", "time"),
     "INTERVAL": Called("interval", "interval"),
+    "UUID": Called("uuid", "uuid"),
     "CHAR": Called("character", "bpchar", "text"),
     "VARCHAR": Called("character varying", "varchar", "text"),
     "BINARY": Called("bytea", "bytea", "bytes"),
@@ -79,8 +91,9 @@ CALLED = {
     "CLOB": Called("clob", "text"),
 }
 _DTYPES = {
-    **dict.fromkeys(("INT", "SMALLINT", "TINYINT", "MEDIUMINT"), INT),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), DOUBLE),
+    **dict.fromkeys(("INT", "MEDIUMINT"), INT),
+    **dict.fromkeys(("SMALLINT", "TINYINT"), SMALLINT),
+    **{"DOUBLE": DOUBLE, "TIME": TIME, "UUID": UUID, "TIMESTAMPTZ": TIMESTAMPTZ},
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), TIMESTAMP),
     **{"BIGINT": BIGINT, "BOOLEAN": BOOLEAN, "DATE": DATE, "TEXT": TEXT, "INTERVAL": INTERVAL},
     **{"BLOB": BLOB, "LONGTEXT": CLOB},
@@ -125,9 +138,9 @@ def type_of_value(value: Any) -> ColumnType | None:
             raise ValueOutOfRange(f"{value} is not a DECIMAL")
         return numeric(max(0, -int(value.as_tuple().exponent)))
     if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            raise TypeMismatch(f"{value!r} has a zone, but a TIMESTAMP has none. Use value.replace(tzinfo=None)")
-        return TIMESTAMP
+        return TIMESTAMP if value.tzinfo is None else TIMESTAMPTZ
+    if is_uuid(value):
+        return UUID
     if isinstance(value, list | tuple):
         return _type_of_elements(value)
     type_ = next((type_ for kind, type_ in _PYTHON_TYPES.items() if isinstance(value, kind)), None)
@@ -216,9 +229,12 @@ def category(type_: ColumnType) -> str:
     return type_.name if called is None or not called.family else called.family
 
 
+TURNING = (("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMPTZ"), ("TIMESTAMP", "TIMESTAMPTZ"), ("TIME", "INTERVAL"))
+
+
 def turns_into(source: ColumnType | None, target: ColumnType) -> bool:
     """Whether a value is converted to the target's type without a cast."""
-    if source is None or source.name == target.name or (source.name, target.name) == ("DATE", "TIMESTAMP"):
+    if source is None or source.name == target.name or (source.name, target.name) in TURNING:
         return True
     if source.is_array and target.is_array:
         return turns_into(source.element, target.element)
@@ -276,7 +292,9 @@ def type_from(node: exp.DataType) -> tuple[ColumnType, bool]:
         numbers = [int(parameter.this.name) for parameter in node.expressions]
     except (ValueError, AttributeError):
         raise UnsupportedExpression(f"the numbers of the type {node.sql('postgres')}", line, column) from None
-    if name in _DTYPES and (not numbers or name in ("DOUBLE", "FLOAT")):
+    if name == "FLOAT":
+        return _floating(numbers, node), True
+    if name in _DTYPES and (not numbers or name == "DOUBLE"):
         return _DTYPES[name], True
     try:
         if name == "DECIMAL":
@@ -289,6 +307,19 @@ def type_from(node: exp.DataType) -> tuple[ColumnType, bool]:
             return (make_type(name, numbers) if numbers else BYTEA), True
     except SchemaError as error:
         raise UnsupportedExpression(str(error), line, column) from None
-    known = "INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, CHAR(n), VARCHAR(n), TEXT, BYTEA, CLOB, BLOB"
-    known += ", and arrays, such as INT[]"
-    raise UnsupportedExpression(f"there is no type {node.sql('postgres')}", line, column, f"The types are {known}")
+    raise UnsupportedExpression(f"there is no type {node.sql('postgres')}", line, column, f"The types are {_KNOWN}")
+
+
+_KNOWN = (
+    "SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, UUID, "
+    "CHAR(n), VARCHAR(n), TEXT, BYTEA, CLOB, BLOB, and arrays, such as INT[]"
+)
+_SINGLE_BITS, _DOUBLE_BITS = 24, 53
+
+
+def _floating(numbers: Sequence[int], node: exp.DataType) -> ColumnType:
+    """REAL and FLOAT(n), which sqlglot takes for one: the number is that of the bits."""
+    bits = numbers[0] if numbers else _SINGLE_BITS
+    if len(numbers) > 1 or not 1 <= bits <= _DOUBLE_BITS:
+        raise UnsupportedExpression(f"a FLOAT has 1 to {_DOUBLE_BITS} bits", *place(node))
+    return REAL if bits <= _SINGLE_BITS else DOUBLE

@@ -206,6 +206,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     ]
 
     supports_native_boolean = True
+    supports_native_uuid = True
     supports_native_decimal = True
     supports_sane_rowcount = True
     supports_sane_multi_rowcount = True

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.engine import reflection
 from sqlalchemy.sql.compiler import GenericTypeCompiler
+from sqlalchemy.sql.sqltypes import _AbstractInterval
+from sqlalchemy.sql.type_api import NativeForEmulated
 
-from gmdb.errors import NoSuchTable
+from gmdb.errors import NoSuchTable, ValueOutOfRange
+from gmdb.format import interval as gmdb_interval
 from gmdb.format.columns import Column, ColumnType
 from gmdb.tables.access.indexes import Direction
 from gmdb.tables.catalog.counters import LARGEST_OF, counting_of
@@ -37,7 +41,6 @@ from sqlalchemy import types as sqltypes
 TEXT = "TEXT"
 BYTES = "BYTEA"
 _OLDER_TEXT, _OLDER_BYTEA = ColumnType("VARCHAR", 4000), ColumnType("VARBINARY", 32000)  # which these once were
-TIME_LENGTH = 15  # of 23:59:59.999999
 NUMERIC_DIGITS = (38, 10)  # of a NUMERIC without any: gmdb's have as many as they were defined with
 
 Process = Callable[[Any], Any]
@@ -51,39 +54,67 @@ class Date(sqltypes.Date):
 
 
 class DateTime(sqltypes.DateTime):
-    """TIMESTAMP has no time zone: a time with one is kept, and given out, as UTC."""
+    """TIMESTAMP takes a date, and a time with a zone as UTC; TIMESTAMPTZ takes a time without one as UTC."""
 
     def bind_processor(self, dialect: Any) -> Process:  # noqa: ARG002
         def process(value: Any) -> Any:
-            if isinstance(value, datetime):
-                return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-            return datetime(value.year, value.month, value.day) if isinstance(value, date) else value
+            if isinstance(value, date) and not isinstance(value, datetime):
+                value = datetime(value.year, value.month, value.day)
+            if not isinstance(value, datetime):
+                return value
+            if self.timezone:
+                return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+            return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
 
         return process
 
     def result_processor(self, dialect: Any, coltype: Any) -> Process | None:  # noqa: ARG002
+        """Columns of before there was TIMESTAMPTZ have times of UTC."""
         if not self.timezone:
             return None
-        return lambda value: None if value is None else value.replace(tzinfo=UTC)
+        return lambda value: value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
 class Time(sqltypes.Time):
-    """A time of day is a text of hours to microseconds, which sorts and compares as the time does."""
+    """TIME takes that of a datetime."""
 
     def bind_processor(self, dialect: Any) -> Process:  # noqa: ARG002
-        def process(value: Any) -> Any:
-            if isinstance(value, datetime):
-                value = value.time()
-            return value.isoformat("microseconds") if isinstance(value, time) else value
+        return lambda value: value.time() if isinstance(value, datetime) else value
 
-        return process
+
+def _timedelta(value: Any) -> timedelta:
+    try:
+        return value.timedelta
+    except OverflowError:
+        raise ValueOutOfRange(f"the interval {value} is too long for a timedelta") from None
+
+
+class INTERVAL(NativeForEmulated, _AbstractInterval):
+    """INTERVAL, whose values are timedeltas: a month is 30 days."""
+
+    __visit_name__ = "INTERVAL"
+    native = True
+
+    @classmethod
+    def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> INTERVAL:  # noqa: ARG003
+        return cls()
+
+    @property
+    def _type_affinity(self) -> type[sqltypes.Interval]:
+        return sqltypes.Interval
+
+    def as_generic(self, allow_nulltype: bool = False) -> sqltypes.Interval:  # noqa: ARG002
+        return sqltypes.Interval(native=True)
+
+    @property
+    def python_type(self) -> type[timedelta]:
+        return timedelta
 
     def result_processor(self, dialect: Any, coltype: Any) -> Process:  # noqa: ARG002
-        return lambda value: None if value is None else time.fromisoformat(value)
+        return lambda value: None if value is None else _timedelta(value)
 
-    def literal_processor(self, dialect: Any) -> Process:
-        bind = self.bind_processor(dialect)
-        return lambda value: f"'{bind(value)}'"
+    def literal_processor(self, dialect: Any) -> Process:  # noqa: ARG002
+        return lambda value: f"INTERVAL '{gmdb_interval.Interval.of(value)}'"
 
 
 class LargeBinary(sqltypes.LargeBinary):
@@ -102,16 +133,21 @@ class TypeCompiler(GenericTypeCompiler):
     """What a type is called in gmdb's SQL."""
 
     visit_TINYINT = _called("SMALLINT")  # noqa: N815
-    visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT = visit_REAL = _called("DOUBLE PRECISION")  # noqa: N815
-    visit_DATETIME = visit_TIMESTAMP = _called("TIMESTAMP")  # noqa: N815
-    visit_TIME = _called(f"VARCHAR({TIME_LENGTH})")  # noqa: N815
+    visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT = _called("DOUBLE PRECISION")  # noqa: N815
+    visit_TIME = _called("TIME")  # noqa: N815
+    visit_INTERVAL = _called("INTERVAL")  # noqa: N815
     visit_TEXT = visit_UnicodeText = _called(TEXT)  # noqa: N815
     visit_unicode_text = visit_text = _called(TEXT)
     visit_JSON = _called(TEXT)  # noqa: N815
     visit_CLOB = visit_NCLOB = _called("CLOB")  # noqa: N815
     visit_BLOB = _called("BLOB")  # noqa: N815
     visit_large_binary = _called(BYTES)
-    visit_UUID = _called("CHAR(32)")  # noqa: N815
+    visit_UUID = _called("UUID")  # noqa: N815
+
+    def visit_TIMESTAMP(self, type_: Any, **_given: Any) -> str:  # noqa: N802
+        return "TIMESTAMPTZ" if type_.timezone else "TIMESTAMP"
+
+    visit_DATETIME = visit_TIMESTAMP  # noqa: N815
 
     def visit_NUMERIC(self, type_: Any, **options: Any) -> str:  # noqa: N802
         """A value without a number of digits carries its own; a column must have one."""
@@ -155,16 +191,23 @@ IMPLEMENTATIONS = {
     sqltypes.Date: Date,
     sqltypes.DateTime: DateTime,
     sqltypes.Time: Time,
+    sqltypes.Interval: INTERVAL,
     sqltypes.LargeBinary: LargeBinary,
 }
 
 PLAIN: dict[str, Any] = {
+    "SMALLINT": sqltypes.SMALLINT,
     "INT": sqltypes.INTEGER,
     "BIGINT": sqltypes.BIGINT,
+    "REAL": sqltypes.REAL,
     "DOUBLE": sqltypes.DOUBLE_PRECISION,
     "BOOLEAN": sqltypes.BOOLEAN,
     "DATE": sqltypes.DATE,
+    "TIME": sqltypes.TIME,
     "TIMESTAMP": sqltypes.TIMESTAMP,
+    "UUID": sqltypes.UUID,
+    "TIMESTAMPTZ": partial(sqltypes.TIMESTAMP, timezone=True),
+    "INTERVAL": INTERVAL,
     "CLOB": sqltypes.CLOB,
     "BLOB": sqltypes.BLOB,
 }

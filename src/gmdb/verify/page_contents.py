@@ -151,7 +151,7 @@ def stored_lengths(column: Column) -> tuple[int, int]:
     kind, length = column.type.kind, column.type.length
     if column.type.is_lob:
         return 1, CELL_MAX
-    if kind is Kind.DECIMAL_WIDE:
+    if kind in (Kind.DECIMAL_WIDE, Kind.WIDE):
         return 16, 16
     ending = 1 if kind is Kind.TEXT else 0
     if column.type.may_be_long:
@@ -285,6 +285,8 @@ def _wrong_value(column: Column, raw: bytes) -> str:
     number = int.from_bytes(raw, "little", signed=True)
     if type_.kind is Kind.BIT and number not in (0, 1):
         return f"{number} is neither 0 nor 1"
+    if type_.kind is Kind.SHORT and not -(1 << 15) <= number < 1 << 15:
+        return f"{number} is out of range for {type_}"
     if type_.name == "DECIMAL" and abs(number) >= 10**type_.length:
         return f"{number} has more than {type_.length} digits"
     return ""

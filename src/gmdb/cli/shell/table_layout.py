@@ -70,7 +70,10 @@ def csv_of(value: Any) -> str:
 TYPE_WIDTH_MAX = 30
 WIDTH_MAX = 60  # of a column whose width the first rows decide
 NARROW = 12  # a column of long texts may be made as narrow as this, so that a row fits the terminal
-_WIDTHS = {"INT": 11, "BIGINT": 20, "DOUBLE": 24, "BOOLEAN": 5, "DATE": 10, "TIMESTAMP": 26}
+_WIDTHS = {
+    **{"SMALLINT": 6, "INT": 11, "BIGINT": 20, "REAL": 15, "DOUBLE": 24, "BOOLEAN": 5, "UUID": 36},
+    **{"DATE": 10, "TIME": 15, "TIMESTAMP": 26, "TIMESTAMPTZ": 32},
+}
 Row = tuple[Any, ...]
 
 

@@ -75,8 +75,6 @@ class ParquetSource(_File):
         type_ = column_type(field.type)
         if type_ is None:
             raise TypeMismatch(f"{self._path}, column {field.name}: gmdb has no type for {field.type}")
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            self.account.remark(f"column {field.name}: times of the zone {field.type.tz} are kept as times of UTC")
         if isinstance(field.type, pa.BaseExtensionType):
             self.account.remark(f"column {field.name}: {field.type} is kept as {type_}")
         return type_
@@ -99,7 +97,8 @@ def column_type(type_: pa.DataType) -> ColumnType | None:
     if kinds.is_uint64(type_):
         return ColumnType("DECIMAL", 20)
     if kinds.is_integer(type_):
-        return ColumnType("INT" if type_.bit_width <= 32 and type_ != pa.uint32() else "BIGINT")
+        bits = type_.bit_width + pa.types.is_unsigned_integer(type_)
+        return ColumnType("SMALLINT" if bits <= 16 else "INT" if bits <= 32 else "BIGINT")
     if kinds.is_decimal(type_):
         is_one_here = 0 <= type_.scale <= type_.precision <= DECIMAL_DIGITS_MAX
         return ColumnType("DECIMAL", type_.precision, type_.scale) if is_one_here else None
@@ -118,10 +117,14 @@ def _array_type(element: pa.DataType) -> ColumnType | None:
 
 
 _TESTS: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
-    (pa.types.is_floating, ColumnType("DOUBLE")),
+    (pa.types.is_float64, ColumnType("DOUBLE")),
+    (pa.types.is_floating, ColumnType("REAL")),
     (pa.types.is_boolean, ColumnType("BOOLEAN")),
     (pa.types.is_date, ColumnType("DATE")),
+    (pa.types.is_time, ColumnType("TIME")),
+    (lambda type_: pa.types.is_timestamp(type_) and type_.tz is not None, ColumnType("TIMESTAMPTZ")),
     (pa.types.is_timestamp, ColumnType("TIMESTAMP")),
+    (lambda type_: type_ == pa.uuid(), ColumnType("UUID")),
     (pa.types.is_string, TEXT),
     (pa.types.is_large_string, TEXT),
     (pa.types.is_string_view, TEXT),

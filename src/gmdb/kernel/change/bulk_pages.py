@@ -34,7 +34,10 @@ from gmdb.kernel.runtime.memory import (
 )
 from gmdb.kernel.runtime.status import DONE, ROW_TOO_LARGE, TOO_LONG
 
-_WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
+_WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES, _SHORT, _WIDE = (
+    int(kind) for kind in Kind
+)
+_SHORT_SIGN = 1 << 15
 TEMPLATE_SIZE = PAGE_HEAD.size + HEAP_NODE.size
 
 FORMATTING = Structure(
@@ -92,7 +95,7 @@ def _measure_column(column, first, count, sizes):
                     return k + 1
                 sizes[k] += 2 + length
         return DONE
-    width = 8 if kind == _LONG or kind == _DECIMAL_LONG else 18 if kind == _DECIMAL_WIDE else 4
+    width = 8 if kind == _LONG or kind == _DECIMAL_LONG else 18 if kind == _DECIMAL_WIDE or kind == _WIDE else 4
     for k in range(count):
         if not _is_null(column, column.first + first + k):
             sizes[k] += width
@@ -173,7 +176,7 @@ def _write_variable(column, at, to):
 def _write_column(column, number, first, rows, cursors, count):
     kind = column.kind
     code = 3
-    if kind == _WORD or kind == _BIT or kind == _DECIMAL_WORD:
+    if kind == _WORD or kind == _SHORT or kind == _BIT or kind == _DECIMAL_WORD:
         code = 1
     elif kind == _LONG or kind == _DECIMAL_LONG:
         code = 2
@@ -190,6 +193,9 @@ def _write_column(column, number, first, rows, cursors, count):
         elif kind == _LONG:
             store_64(to, load_i64(column.values + 8 * at))
             cursors[k] = to + 8
+        elif kind == _SHORT:
+            store_32(to, (load_u16(column.values + 2 * at) ^ _SHORT_SIGN) - _SHORT_SIGN)
+            cursors[k] = to + 4
         elif kind == _BIT:
             store_32(to, get_bit(column.values, at))
             cursors[k] = to + 4
@@ -199,7 +205,7 @@ def _write_column(column, number, first, rows, cursors, count):
         elif kind == _DECIMAL_LONG:
             store_64(to, load_i64(column.values + 16 * at))
             cursors[k] = to + 8
-        elif kind == _DECIMAL_WIDE:
+        elif kind == _DECIMAL_WIDE or kind == _WIDE:
             store_16(to, 16)
             store_64(to + 2, load_i64(column.values + 16 * at))
             store_64(to + 10, load_i64(column.values + 16 * at + 8))

@@ -52,7 +52,7 @@ NO_WORD = -1  # a key that no entry can have
 
 device_at = records(MAPPED_DEVICE)
 _DEVICE_SIZE = MAPPED_DEVICE.itemsize
-_WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
+_WORD, _LONG, _DOUBLE, _WIDE, _BYTES, _REAL, _INTERVAL = (int(order) for order in Order)
 _DATA, _HEAP = int(PageType.DATA), int(SegmentType.HEAP)
 _POSITIVE = (1 << 63) - 1
 _FIRST_FACTOR, _SECOND_FACTOR = 0x3F58_476D_1CE4_E5B9, 0x14D0_49BB_1331_11EB
@@ -139,8 +139,8 @@ def fits(index, entry, count):
         code, order = bits >> 2 * n & 3, order_at(index, n)
         if code == 0:
             continue
-        wanted = 1 if order == _WORD else _EIGHT if order == _LONG or order == _DOUBLE else 3
-        if code != wanted or (order == _WIDE and load_u16(at) != 16):
+        wanted = 1 if order == _WORD or order == _REAL else _EIGHT if order == _LONG or order == _DOUBLE else 3
+        if code != wanted or ((order == _WIDE or order == _INTERVAL) and load_u16(at) != 16):
             return False
         at += 2 + load_u16(at) if code == 3 else 4 * code
     return True

@@ -39,9 +39,10 @@ schema_at = records(SCHEMA)
 
 _RULE_SIZE, _TABLE_SIZE = COLUMN_RULE.itemsize, TABLE_RULE.itemsize
 _LIMBS_AT = COLUMN_RULE.offset("limbs")
-_BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT = (
-    int(kind) for kind in (Kind.BIT, Kind.DECIMAL_WORD, Kind.DECIMAL_LONG, Kind.DECIMAL_WIDE, Kind.TEXT)
+_BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _SHORT = (
+    int(kind) for kind in (Kind.BIT, Kind.DECIMAL_WORD, Kind.DECIMAL_LONG, Kind.DECIMAL_WIDE, Kind.TEXT, Kind.SHORT)
 )
+_SHORT_LIMIT = 1 << 15
 _VARIABLE, _EIGHT = int(SizeCode.VARIABLE), int(SizeCode.EIGHT)
 _HIGH_BITS = -0x7F7F_7F7F_7F7F_7F80  # the top bit of each of eight bytes
 FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, FLAG_COMPACTING = (int(flag) for flag in RowFlag)
@@ -132,6 +133,8 @@ def _value_is_right(rule_address, code, at, length):
         return kind != _DECIMAL_WIDE or _wide_fits(at, rule_address + _LIMBS_AT)
     if kind == _BIT:
         return load_u32(at) <= 1
+    if kind == _SHORT:
+        return -_SHORT_LIMIT <= load_i32(at) < _SHORT_LIMIT
     if kind == _DECIMAL_WORD:
         return -rule.limit < load_i32(at) < rule.limit
     if kind == _DECIMAL_LONG:

@@ -23,10 +23,13 @@ from gmdb.kernel.places import place_of_word
 from gmdb.kernel.row import (
     POINTER_AT,
     VALUES_AT,
+    days_of_interval,
     has_shape,
     key_columns,
     order_at,
     order_of_double,
+    order_of_real,
+    rest_of_interval,
     stored_bytes,
 )
 from gmdb.kernel.runtime.compiler import routine
@@ -53,7 +56,7 @@ from gmdb.kernel.runtime.memory import (
 
 ROW_BITS = 24
 PLACE_BITS = 48
-_WORD, _LONG, _DOUBLE, _WIDE = int(Order.WORD), int(Order.LONG), int(Order.DOUBLE), int(Order.WIDE)
+_WORD, _LONG, _DOUBLE, _WIDE, _BYTES, _REAL, _INTERVAL = (int(order) for order in Order)
 _KEY_MASK, _ROW_MASK = (1 << 40) - 1, (1 << ROW_BITS) - 1
 _FIRST, _SECOND = 0x2545_F491_4F6C_DD1D, -0x4B47_D0C5_C0D3_2F4B  # odd, their bits in no order
 _NULL = 0x6E75_6C6C
@@ -96,6 +99,10 @@ def _mix_value(state, order, value):
         return _mix(state, order_of_double(load_i64(value)))
     if order == _WIDE:
         return _mix(_mix(state, load_i64(value + 2)), load_i64(value + 10))
+    if order == _REAL:
+        return _mix(state, order_of_real(load_i32(value)))
+    if order == _INTERVAL:
+        return _mix(_mix(state, days_of_interval(value)), rest_of_interval(value))
     return _mix_bytes(state, value)
 
 

@@ -38,6 +38,7 @@ from gmdb.kernel.runtime.memory import (
     load_u32,
     move_bytes,
     records,
+    store_16,
     store_32,
     store_64,
 )
@@ -48,7 +49,10 @@ from gmdb.kernel.runtime.status import BUSY, DAMAGED, DONE, INVISIBLE, NO_ROOM, 
 # ``rows`` holds where each row starts, ``cursors`` where its next value does, ``limits`` how far a length may lead:
 # the rows may lie on pages that change meanwhile, so that they are nonsense until the caller notices.
 
-_WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
+_WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES, _SHORT, _WIDE = (
+    int(kind) for kind in Kind
+)
+_SHORT_LIMIT = 1 << 15
 
 
 @routine
@@ -139,8 +143,26 @@ def _decode_bits(column, rows, cursors, count, number, short, done):
 
 
 @routine
+def _decode_shorts(column, rows, cursors, count, number, short, done):
+    for k in range(count):
+        code = _size_code(rows[k], number, short)
+        if code == 1:
+            value = load_i32(cursors[k])
+            if value < -_SHORT_LIMIT or value >= _SHORT_LIMIT:
+                return k
+            store_16(column.values + 2 * (done + k), value)
+            cursors[k] += 4
+        elif code == 0:
+            store_16(column.values + 2 * (done + k), 0)
+            _null(column, done + k)
+        else:
+            return k
+    return count
+
+
+@routine
 def _decode_decimals(column, rows, cursors, count, number, short, done):
-    """Any decimal into Arrow's 16 bytes."""
+    """Any decimal, and what else has 16 bytes, into Arrow's 16."""
     for k in range(count):
         code = _size_code(rows[k], number, short)
         at = cursors[k]
@@ -155,7 +177,7 @@ def _decode_decimals(column, rows, cursors, count, number, short, done):
             low = load_i64(at)
             high = low >> 63
             cursors[k] = at + 8
-        elif code == 3 and column.kind == _DECIMAL_WIDE and load_u16(at) == 16:
+        elif code == 3 and (column.kind == _DECIMAL_WIDE or column.kind == _WIDE) and load_u16(at) == 16:
             low, high = load_i64(at + 2), load_i64(at + 10)
             cursors[k] = at + 18
         else:
@@ -202,6 +224,8 @@ def decode_column(column, rows, cursors, limits, count, number, short, done):
         return _decode_words(column, rows, cursors, count, number, short, done)
     if kind == _LONG:
         return _decode_longs(column, rows, cursors, count, number, short, done)
+    if kind == _SHORT:
+        return _decode_shorts(column, rows, cursors, count, number, short, done)
     if kind == _BIT:
         return _decode_bits(column, rows, cursors, count, number, short, done)
     if kind == _TEXT or kind == _BYTES:

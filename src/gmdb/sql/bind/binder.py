@@ -23,7 +23,7 @@ from gmdb.sql.bind.scope import Named, Scope, references
 from gmdb.sql.dialect import place
 from gmdb.sql.syntax import Written, is_system_name
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, Project, Reference, Relation
-from gmdb.sql.types import INTERVAL, numeric, within
+from gmdb.sql.types import numeric, within
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
@@ -221,10 +221,6 @@ class Binder:
 
         bound = queries.query(self, node, Scope())
         values = [settled(value) for value in bound.values]
-        for value in values:
-            if value.type == INTERVAL:
-                hint = "Use extract or cast it"
-                raise UnsupportedExpression("a result has no column of type interval", *place(node), hint)
         relation = bound.relation
         types = [self.shown_type(value) for value in values]
         if tuple(values) != references(relation) or types != [column.type for column in relation.columns]:

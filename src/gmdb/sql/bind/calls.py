@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from gmdb.errors import IllTyped, NoSuchFunction, UnsupportedExpression
 from gmdb.sql import operations, tree
-from gmdb.sql.bind.coercion import apply, assign, comparison_of_rows, same_type
+from gmdb.sql.bind.coercion import apply, assign, comparison_of_rows, convert, same_type
 from gmdb.sql.bind.expressions import (
     COMPARISONS,
     ExistsQuery,
@@ -28,7 +28,7 @@ from gmdb.sql.bind.standard_views import CATALOG_NAME
 from gmdb.sql.dialect import place
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
-from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, pg_name
+from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, TIMESTAMP, pg_name
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -141,12 +141,12 @@ def _type_of(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     return Constant(TEXT, pg_name(arguments[0].type))
 
 
-@special("now", "current_timestamp", "localtimestamp")
+@special("now", "transaction_timestamp", "statement_timestamp", "current_timestamp", "localtimestamp")
 def _now(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     digits = [one.name if isinstance(one, exp.Literal) else "?" for one in syntax.list("expressions")]
     if digits and (digits != [_DIGITS_OF_TIME] or syntax.node.name.lower() == "now"):
         raise UnsupportedExpression("the current time has six digits", *place(syntax.node), "Write it without a number")
-    return now(binder)
+    return convert(now(binder), TIMESTAMP, syntax.node) if syntax.node.name.lower() == "localtimestamp" else now(binder)
 
 
 _SEQUENCE_FUNCTIONS = {"nextval": (TEXT,), "currval": (TEXT,), "lastval": (), "setval": (TEXT, BIGINT, BOOLEAN)}

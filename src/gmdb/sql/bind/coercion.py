@@ -25,7 +25,8 @@ from gmdb.sql.operations import Operation
 from gmdb.sql.sharing import with_sources
 from gmdb.sql.syntax import reading
 from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
-from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DATE, DOUBLE, INTEGERS, TEXT, TEXTS, TIMESTAMP
+from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DOUBLE, INTEGERS, TEXT, TEXTS, TIMESTAMPTZ
+from gmdb.sql.zones import ZONE
 
 if TYPE_CHECKING:
     pass
@@ -195,7 +196,13 @@ def coerce(expression: Expression, type_: ColumnType, node: exp.Expr) -> Express
     if operation is None:
         message = f"{described(expression)} is not of type {types.pg_name(type_)}"
         raise ill_typed(message, node, f"Write CAST(... AS {type_})")
-    return Call(operation.gives, operation, (expression,))
+    return _applied(operation, (expression,))
+
+
+def _applied(operation: Operation, arguments: Sequence[Expression]) -> Call:
+    """A call; of what depends on the session's time zone by that in which the statement is bound."""
+    zone = (Constant(TEXT, ZONE.get()),) if operation.zoned else ()
+    return Call(operation.gives, operation, (*arguments, *zone))
 
 
 def _is_alike(source: ColumnType, type_: ColumnType) -> bool:
@@ -290,13 +297,15 @@ def constants_of(arguments: Sequence[Expression]) -> Mapping[int, Any]:
 
 def call(operation: Operation, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
     """An operation, applied to arguments that it takes."""
-    values = (coerce(one, type_, node) for one, type_ in zip(arguments, operation.takes, strict=True))
-    return Call(operation.gives, operation, tuple(values))
+    takes = operation.takes[:-1] if operation.zoned else operation.takes
+    return _applied(operation, [coerce(one, type_, node) for one, type_ in zip(arguments, takes, strict=True)])
 
 
 def apply(name: str, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
     """The function or special form of a name, applied to arguments."""
     arguments = [one.beside(None) if isinstance(one, LongNumber) else one for one in arguments]
+    if name in ("concat", "concat_ws"):
+        arguments = [_as_text_by_zone(one, node) for one in arguments]
     operation = operations.resolve(name, [one.type for one in arguments], constants_of(arguments))
     if operation is None:
         listed = ", ".join(map(described, arguments))
@@ -309,10 +318,17 @@ def operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -
     """left + right, and the like."""
     left = left.beside(right.type) if isinstance(left, LongNumber) else left
     right = right.beside(left.type) if isinstance(right, LongNumber) else right
+    if symbol == "||":
+        left, right = _as_text_by_zone(left, node), _as_text_by_zone(right, node)
     operation = operations.operator(symbol, left.type, right.type, constants_of((left, right)))
     if operation is None:
         raise _no_operator(symbol, left, right, node)
     return call(operation, (left, right), node)
+
+
+def _as_text_by_zone(expression: Expression, node: exp.Expr) -> Expression:
+    """What is joined with texts, if its text depends on the time zone, as that text."""
+    return convert(expression, TEXT, node) if expression.type == TIMESTAMPTZ else expression
 
 
 def _no_operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -> IllTyped:
@@ -323,7 +339,7 @@ def _no_operator(symbol: str, left: Expression, right: Expression, node: exp.Exp
         hint = "Texts are joined by ||"
     elif symbol == "||":
         hint = "Cast one of them to TEXT"
-    elif DATE in (left.type, right.type) or TIMESTAMP in (left.type, right.type):
+    elif types.is_moment(left.type) or types.is_moment(right.type):
         hint = "To a date add an INT of days, or an INTERVAL"
     return ill_typed(f"there is no {described(left)} {symbol} {described(right)}", node, hint)
 

@@ -28,7 +28,7 @@ from gmdb.sql.dialect import NUMBER, GmdbSql, place
 from gmdb.sql.numbers import plain_decimal
 from gmdb.sql.syntax import Syntax, Written, folded, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Now, Parameter, ParameterKey
-from gmdb.sql.types import BIGINT, BOOLEAN, BYTEA, DATE, FILE, INT, INTEGERS, INTERVAL, TIMESTAMP
+from gmdb.sql.types import BIGINT, BOOLEAN, BYTEA, DATE, FILE, INT, INTEGERS, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -269,14 +269,31 @@ def _current_date(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     return coercion.convert(now(binder), DATE, syntax.node)
 
 
-@handles(exp.CurrentTimestamp, exp.Localtimestamp)
+@handles(exp.CurrentTimestamp)
 def _current_timestamp(binder: Binder, _syntax: Syntax, _scope: Scope) -> Expression:
     return now(binder)
 
 
+@handles(exp.Localtimestamp)
+def _local_timestamp(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+    return coercion.convert(now(binder), TIMESTAMP, syntax.node)
+
+
+@handles(exp.Localtime)
+def _local_time(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+    return coercion.convert(now(binder), TIME, syntax.node)
+
+
 def now(binder: Binder) -> Expression:
+    """The instant at which the statement began."""
     binder.uses_time = True
-    return Now(TIMESTAMP)
+    return Now(TIMESTAMPTZ)
+
+
+@handles(exp.AtTimeZone)
+def _at_time_zone(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    value, zone = syntax.need("this", "a time"), syntax.need("zone", "a time zone")
+    return coercion.apply("timezone", [bind(binder, zone, scope), bind(binder, value, scope)], syntax.node)
 
 
 # ---- operators

@@ -24,7 +24,7 @@ from gmdb.sql.bind.scope import ROWNUM, Grouping, Scope, WindowCalls, output_nam
 from gmdb.sql.dialect import place
 from gmdb.sql.syntax import Syntax, Written, folded, reading
 from gmdb.sql.tree import Case, Coalesce, Column, Constant, Expression, Parameter, Reference, Relation, SortKey
-from gmdb.sql.types import BIGINT, is_number
+from gmdb.sql.types import BIGINT, FLOATS, is_number
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -119,7 +119,7 @@ def _bound(kind: type, value: Expression, node: exp.Expr) -> Expression:
         return _if(comparison(symbol, value, one, node), Constant(BIGINT, _MANY))
     is_open_end = kind is exp.LT
     whole = value
-    if value.type.name in ("DECIMAL", "DOUBLE"):
+    if value.type.name in ("DECIMAL", *FLOATS):
         whole = apply("ceil" if is_open_end else "floor", [value], node)
     low, high = Constant(BIGINT, int(is_open_end)), Constant(BIGINT, _MANY)
     whole = apply("least", [apply("greatest", [whole, low], node), high], node)

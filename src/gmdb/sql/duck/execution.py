@@ -58,7 +58,7 @@ class Stream:
     """A table for DuckDB: an object that gives a new Arrow stream at each call."""
 
     def __init__(self, source: Source, scans: Scans) -> None:
-        self.schema = source.schema
+        self.schema = pa.schema([_without_zone(field) for field in source.schema])
         self._source = source
         self._scans = scans
 
@@ -78,7 +78,8 @@ class Stream:
         try:
             for batch in batches:
                 self._scans.rows[self._source.alias] += batch.num_rows
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                arrays = [_viewed(one, field.type) for one, field in zip(batch.columns, schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         finally:
             batches.close()  # type: ignore[attr-defined]
 
@@ -190,7 +191,8 @@ class Execution:
         try:
             while batch is not None:
                 _require_moments(batch)
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                columns = [_as_ours(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
                 batch = self._next()
                 if batch is None and self._connection is None:
                     raise StatementInterrupted("the statement was closed while its rows were read")
@@ -325,6 +327,27 @@ def _require_moments(batch: pa.RecordBatch) -> None:
         low, high = (extent[end].cast(stored).as_py() for end in ("min", "max"))
         if low is not None and not first <= low <= high <= last:
             raise ValueOutOfRange(f"{'date' if pa.types.is_date(column.type) else 'timestamp'} out of range")
+
+
+def _without_zone(field: pa.Field) -> pa.Field:
+    """Instants are times of UTC to DuckDB."""
+    return field.with_type(_MICROSECONDS) if pa.types.is_timestamp(field.type) else field
+
+
+def _viewed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Instants as times of UTC, and the other way round."""
+    return column.view(type_) if column.type != type_ and pa.types.is_timestamp(type_) else column
+
+
+def _as_ours(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A column of DuckDB's, which gives UUIDs out as texts."""
+    if type_ != pa.uuid():
+        return _viewed(column, type_)
+    texts = pc.fill_null(pc.replace_substring(column, "-", ""), "0" * 32)
+    raw = pa.py_buffer(bytes.fromhex("".join(texts.to_pylist())))
+    mask = pc.is_valid(column)
+    validity = pa.array(mask.to_pylist(), pa.bool_()).buffers()[1] if column.null_count else None
+    return pa.Array.from_buffers(type_, len(column), [validity, raw], column.null_count)
 
 
 Watch = Callable[[Execution], None]

@@ -49,7 +49,7 @@ class Written:
         """What the text's parameters are in a run."""
         own = self.parameter_values((), run.parameters, run.now)
         values = {name: parameter_value(value) for name, value in zip(self.parameters, own, strict=True)}
-        return {**values, "now": run.now} if self.uses_now else values
+        return {**values, "now": run.now.replace(tzinfo=None)} if self.uses_now else values
 
 
 def run_written(written: Written, run: Run, watch: Watch | None = None) -> DuckResult:

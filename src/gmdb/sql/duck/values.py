@@ -13,18 +13,19 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType, encode_text
+from gmdb.format.interval import Interval
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.operations.registry import Operation, function_of, written
 from gmdb.sql.plan.terms import is_one_row, negation_of_null
-from gmdb.sql.times import Interval
 from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, everything, rebuilt
+from gmdb.sql.types import FLOATS
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,13 +34,21 @@ if TYPE_CHECKING:
 # ---- Operations that DuckDB calls in Python: what their values are there and here.
 #
 # DuckDB hands over an interval without its months, and takes a NaN for NULL.  So intervals pass as lists of months,
-# days and microseconds, and DOUBLEs come back as text; a macro of the operation's own name makes values of them again.
+# days and microseconds, and DOUBLEs and REALs come back as text; a macro of the operation's own name makes values of
+# them again.  Instants are TIMESTAMPs of UTC there: DuckDB's own type goes by a zone of its own.
 #
 # Invariants
 #  1. An operation has one name in this process, whichever instance of DuckDB it is made known to.
 #  2. What an operation raises reaches ``failures`` by the name of its class.
 
-_NAMES = {"INT": "INTEGER", "CHAR": "VARCHAR", "VARCHAR": "VARCHAR", "CLOB": "VARCHAR"}
+_NAMES = {
+    "INT": "INTEGER",
+    "REAL": "FLOAT",
+    "TIMESTAMPTZ": "TIMESTAMP",
+    "CHAR": "VARCHAR",
+    "VARCHAR": "VARCHAR",
+    "CLOB": "VARCHAR",
+}
 _BYTES = ("BINARY", "VARBINARY", "BLOB")
 _PARTS = "BIGINT[]"  # of an interval: months, days and microseconds
 _names: dict[Operation, str] = {}
@@ -91,7 +100,7 @@ class Functions:
             f"{name}_in_python",
             as_function(operation),
             [_passed(type_) for type_ in operation.takes],
-            duck_type(gives).replace("DOUBLE", "VARCHAR") if _comes_as_text(gives) else _passed(gives),
+            ("VARCHAR[]" if gives.is_array else "VARCHAR") if _comes_as_text(gives) else _passed(gives),
             null_handling=_special(),
             side_effects=operation.volatile,
         )
@@ -113,30 +122,27 @@ def as_function(operation: Operation) -> Callable[..., Any]:
     """An operation as DuckDB calls it: with as many parameters as it takes, and NULLs among them."""
     names = [f"a{n}" for n in range(len(operation.takes))]
     pairs = zip(names, operation.takes, strict=True)
-    values = [f"interval({one})" if type_.name == "INTERVAL" else one for one, type_ in pairs]
+    values = [f"{type_.name}({one})" if type_.name in _RECEIVED else one for one, type_ in pairs]
     value = f"function({', '.join(values)})"
     passed = _passing(operation.gives)
     if passed is not None:
         value = f"passed({value})"
     nothing = " or ".join(f"{one} is None" for one in names)
     text = f"lambda {', '.join(names)}: " + (f"None if {nothing} else {value}" if operation.strict and names else value)
-    function: Callable[..., Any] = eval(
-        text, {"function": function_of(operation), "interval": _interval, "passed": passed}
-    )
+    function: Callable[..., Any] = eval(text, {"function": function_of(operation), "passed": passed, **_RECEIVED})
     return function
 
 
 def _comes_as_text(type_: ColumnType) -> bool:
-    """Whether Python gives DOUBLEs, by themselves or in an array."""
-    return type_.name in ("DOUBLE", "DOUBLE[]")
+    """Whether Python gives floating-point numbers, by themselves or in an array."""
+    return type_.name.removesuffix("[]") in FLOATS
 
 
 def _passing(type_: ColumnType) -> Callable[[Any], Any] | None:
     """What makes a value of a type one that DuckDB takes; None: it does as it is."""
     if type_.is_array:
         return partial(_passed_list, _passing(type_.element))
-    by_name: dict[str, Callable[[Any], Any]] = {"DOUBLE": _double_text, "INTERVAL": _interval_parts}
-    return by_name.get(type_.name)
+    return _PASSED.get(type_.name)
 
 
 def _passed_list(one: Callable[[Any], Any] | None, values: Sequence[Any] | None) -> list[Any] | None:
@@ -155,6 +161,22 @@ def _double_text(value: float | None) -> str | None:
     return None if value is None else repr(value)
 
 
+def _instant(value: datetime | None) -> datetime | None:
+    return None if value is None else value.replace(tzinfo=UTC)
+
+
+def _without_zone(value: datetime | None) -> datetime | None:
+    return None if value is None else value.replace(tzinfo=None)
+
+
+_RECEIVED = {"INTERVAL": _interval, "TIMESTAMPTZ": _instant}
+_PASSED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(FLOATS, _double_text),
+    "INTERVAL": _interval_parts,
+    "TIMESTAMPTZ": _without_zone,
+}
+
+
 def interval_literal(value: Interval) -> str:
     return f"gm_interval([{value.months}, {value.days}, {value.microseconds}]::{_PARTS})"
 
@@ -171,6 +193,8 @@ def parameter_value(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, int | str | bytes | None):
         return value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)  # of UTC, if there is one
     return format(value, "f") if hasattr(value, "as_tuple") else value
 
 
@@ -258,7 +282,9 @@ def literal(value: Any, type_: ColumnType) -> str:
     if isinstance(value, float):
         return f"'{value!r}'::{name}"
     if isinstance(value, datetime):
-        return f"'{value.isoformat(' ')}'::{name}"
+        return f"'{value.replace(tzinfo=None).isoformat(' ')}'::{name}"
+    if type_.name == "UUID":
+        return f"'{value}'::{name}"
     return f"'{format(value, 'f') if type_.name == 'DECIMAL' else value.isoformat()}'::{name}"
 
 

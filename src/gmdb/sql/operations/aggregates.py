@@ -1,8 +1,8 @@
 """Aggregates and window functions.
 
 count                      BIGINT
-sum                        of INT a BIGINT; of BIGINT and DECIMAL a DECIMAL(38, s); of DOUBLE a DOUBLE
-avg, stddev, variance      DECIMAL with at least 16 digits behind the point, or DOUBLE of a DOUBLE
+sum                        of SMALLINT and INT a BIGINT; of BIGINT and DECIMAL a DECIMAL(38, s); else as its values
+avg, stddev, variance      DECIMAL with at least 16 digits behind the point, or DOUBLE of a REAL or DOUBLE
 rank and the like          BIGINT; ntile INT; percent_rank and cume_dist DOUBLE
 What rows come in no matter which order has a Fold if Python gives the same value as DuckDB to the last digit.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from gmdb.errors import SchemaError
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of
+from gmdb.format.interval import Interval
 from gmdb.sql import numbers
 from gmdb.sql.operations.macros import failure
 from gmdb.sql.operations.operators import key_of, long_division, with_point
@@ -24,11 +25,14 @@ from gmdb.sql.types import (
     BOOLEAN,
     BYTEA,
     DOUBLE,
+    FLOATS,
     INT,
     INTEGERS,
     INTERVAL,
     NUMERIC,
     QUOTIENT_SCALE,
+    REAL,
+    SMALLINT,
     TEXT,
     common_type,
     is_binary,
@@ -106,6 +110,8 @@ def aggregation(name: str, types: Types, window: bool = False, descending: bool 
         return _extreme(name, type_ or TEXT)
     if name in _BITS:
         return _bits(name, type_) if type_ is not None and is_integer(type_) else None
+    if type_ == INTERVAL and name == "sum":
+        return _sum_of_intervals()
     if type_ is None or not is_number(type_):
         return None
     if name in _SPREADS:
@@ -136,8 +142,8 @@ def _add(total: Any, value: Any) -> Any:
 
 
 def _sum(type_: ColumnType) -> Aggregation:
-    if type_ == INT:
-        return Aggregation("sum", (INT,), BIGINT, "CAST({call:sum({0})} AS BIGINT)", Fold(_none, _add, _bigint))
+    if type_ in (SMALLINT, INT):
+        return Aggregation("sum", (type_,), BIGINT, "CAST({call:sum({0})} AS BIGINT)", Fold(_none, _add, _bigint))
     if type_ == BIGINT:
         fold = Fold(_none, _add, lambda total: None if total is None else numbers.of_digits(total, 0))
         return Aggregation("sum", (BIGINT,), NUMERIC, "CAST({call:sum({0})} AS DECIMAL(38,0))", fold)
@@ -145,11 +151,20 @@ def _sum(type_: ColumnType) -> Aggregation:
         step = _or_first(lambda total, value: numbers.checked_double(total + value, total, value))
         duck = "gm_total({call:sum({0})}, {call:bool_or(isinf({0}))})"
         return Aggregation("sum", (DOUBLE,), DOUBLE, duck, Fold(_none, step))
+    if type_ == REAL:
+        duck = "gm_real(gm_total({call:sum(CAST({0} AS DOUBLE))}, {call:bool_or(isinf({0}))}))"
+        return Aggregation("sum", (REAL,), REAL, duck, Fold(_none, _or_first(numbers.add_reals)))
     scale = type_.scale
     fold = Fold(
         _none, _or_first(numbers.wide_sum), lambda total: None if total is None else numbers.at_scale(total, scale)
     )
     return Aggregation("sum", (type_,), numeric(scale), _duck_sum(type_), fold)
+
+
+def _sum_of_intervals() -> Aggregation:
+    parts = ", ".join(f"CAST({{call:sum(gm_interval_parts({{0}})[{n}])}} AS BIGINT)" for n in (1, 2, 3))
+    duck = f"CASE WHEN {{call:count({{0}})}} > 0 THEN gm_interval([{parts}]) END"
+    return Aggregation("sum", (INTERVAL,), INTERVAL, duck, Fold(_none, _or_first(Interval.plus)))
 
 
 def _bigint(total: int | None) -> int | None:
@@ -173,6 +188,7 @@ def _duck_sum(type_: ColumnType) -> str:
 
 
 def _average(type_: ColumnType) -> Aggregation:
+    type_ = DOUBLE if type_ == REAL else type_
     if type_ == DOUBLE:
 
         def step_double(state: tuple[float, int], value: float) -> tuple[float, int]:
@@ -205,7 +221,7 @@ def _average(type_: ColumnType) -> Aggregation:
 def _spread(name: str, type_: ColumnType) -> Aggregation:
     """stddev and variance, calculated as DOUBLEs: DECIMALs have 15 digits of it."""
     sql = f"{{call:{_SPREADS[name]}(CAST({{0}} AS DOUBLE))}}"
-    if type_ == DOUBLE:
+    if type_.name in FLOATS:
         return Aggregation(name, (type_,), DOUBLE, sql)
     scale = _SQUARE_SCALE if type_ == BIGINT and "var" in name else max(QUOTIENT_SCALE, type_.scale)
     gives = numeric(scale)
@@ -235,7 +251,7 @@ def _extreme(name: str, type_: ColumnType) -> Aggregation | None:
     duck = f"{{call:{name}({{0}})}}"
     if type_.name == "CHAR":
         duck = f"{{call:arg_{name}({{0}}, rtrim({{0}}, ' '))}}"
-    return Aggregation(name, (gives,), gives, duck, None if gives == INTERVAL else Fold(_none, step))
+    return Aggregation(name, (gives,), gives, duck, Fold(_none, step))
 
 
 def _truth(name: str) -> Aggregation:

@@ -15,14 +15,17 @@ from typing import Any
 
 from gmdb.errors import ValueTooLong
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, encode_text
-from gmdb.sql import casts, numbers, times
+from gmdb.sql import casts, numbers, times, zones
 from gmdb.sql.operations.operators import DUCK_NAMES
 from gmdb.sql.operations.registry import Operation, function_of, named, written
 from gmdb.sql.types import (
     DOUBLE,
+    FLOATS,
     INTEGERS,
     NUMBERS,
+    REAL,
     TEXT,
+    TURNING,
     as_decimal,
     category,
     is_array,
@@ -79,6 +82,8 @@ def _of(
 def _explicit(source: ColumnType, target: ColumnType) -> Operation | None:
     if is_array(source) and is_array(target):
         return _of_elements(source, target, cast(source.element, target.element))
+    if "TIMESTAMPTZ" in (source.name, target.name):
+        return _by_zone(source, target)
     if is_text(target):
         return _to_text(source, target)
     if is_text(source):
@@ -92,10 +97,16 @@ def _explicit(source: ColumnType, target: ColumnType) -> Operation | None:
     if is_integer(target):
         return _to_integer(source, target)
     pair = (source.name, target.name)
-    if pair == ("DATE", "TIMESTAMP") or (is_number(source) and target == DOUBLE):
+    if pair in TURNING or (is_number(source) and target == DOUBLE):
         return widen(source, target)
     if pair == ("INT", "BOOLEAN"):
         return _of(source, target, "({0} != 0)", "({0} <> 0)")
+    if target == REAL and is_number(source):
+        return _to_real(source)
+    if pair == ("TIMESTAMP", "TIME"):
+        return _of(source, target, times.time_of_timestamp, "CAST({0} AS TIME)")
+    if pair == ("INTERVAL", "TIME"):
+        return _of(source, target, times.time_of_interval)
     if pair == ("TIMESTAMP", "DATE"):
         return _of(source, target, "date_of_timestamp({0})", "CAST({0} AS DATE)")
     return None
@@ -121,11 +132,48 @@ def _of_elements(source: ColumnType, target: ColumnType, inner: Operation | None
     return Operation(name, (source,), target, convert_all, duck, fails=inner.fails)
 
 
+# ---- times with a zone
+
+
+_IN_UTC = "CASE WHEN {{1}} = 'UTC' THEN {} ELSE {{python}}({{0}}, {{1}}) END"
+
+
+def _by_zone(source: ColumnType, target: ColumnType) -> Operation | None:
+    """Conversions that go by the session's time zone."""
+    if target.name == "TIMESTAMPTZ":
+        if is_text(source):
+            return _zoned(source, target, zones.read_instant, None, fails=True)
+        if source.name == "TIMESTAMP":
+            return _zoned(source, target, zones.instant, _IN_UTC.format("{0}"), fails=True)
+        if source.name == "DATE":
+            return _zoned(source, target, zones.instant_of_date, _IN_UTC.format("CAST({0} AS TIMESTAMP)"), fails=True)
+        return None
+    if is_text(target):
+        fit = casts.fit_text(target)
+        return _zoned(source, target, lambda value, zone: fit(zones.instant_text(value, zone)), None, fails=True)
+    ways: dict[str, tuple[Callable[..., Any], str]] = {
+        "TIMESTAMP": (zones.local, "{0}"),
+        "DATE": (zones.date_of_instant, "CAST({0} AS DATE)"),
+        "TIME": (zones.time_of_instant, "CAST({0} AS TIME)"),
+    }
+    if target.name not in ways:
+        return None
+    python, duck = ways[target.name]
+    return _zoned(source, target, python, _IN_UTC.format(duck), fails=True)
+
+
+def _zoned(
+    source: ColumnType, target: ColumnType, python: Callable[..., Any], duck: str | None, fails: bool
+) -> Operation:
+    return Operation(CAST, (source, TEXT), target, python, duck, fails=fails, zoned=True)
+
+
 # ---- texts and bytes
 
 
 _DUCK_TEXTS = {
-    **dict.fromkeys(("INT", "BIGINT", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"), "CAST({0} AS VARCHAR)"),
+    **dict.fromkeys((*INTEGERS, "DECIMAL", "BOOLEAN"), "CAST({0} AS VARCHAR)"),
+    **dict.fromkeys(("DATE", "TIME", "TIMESTAMP", "UUID"), "CAST({0} AS VARCHAR)"),
     "CHAR": "rtrim({0}, ' ')",
     "VARCHAR": "{0}",
     "BINARY": "('\\x' || lower(hex({0})))",
@@ -134,7 +182,7 @@ _DUCK_TEXTS = {
 
 
 def _to_text(source: ColumnType, target: ColumnType) -> Operation | None:
-    if not is_array(source) and source.name not in _DUCK_TEXTS and source.name not in ("DOUBLE", "INTERVAL"):
+    if not is_array(source) and source.name not in _DUCK_TEXTS and source.name not in (*FLOATS, "INTERVAL"):
         return None
     written = _DUCK_TEXTS.get(source.name)
     if source.name == "DECIMAL" and source.length == source.scale:  # DuckDB would write no 0 before the point
@@ -173,10 +221,18 @@ def _to_decimal(source: ColumnType, target: ColumnType) -> Operation | None:
         if sure and not target.scale:
             return _of(source, target, "Decimal({0})", duck)
         return _of(source, target, lambda value: fit(Decimal(value)), duck, fails=not sure)
-    if source == DOUBLE:
-        fit_double = numbers.fit_to(target)
-        return _of(source, target, lambda value: fit_double(numbers.decimal_of_double(value)), fails=True)
+    if source.name in FLOATS:
+        fit_double, exactly = numbers.fit_to(target), numbers.decimal_of_double
+        exactly = numbers.decimal_of_real if source == REAL else exactly
+        return _of(source, target, lambda value: fit_double(exactly(value)), fails=True)
     return None
+
+
+def _to_real(source: ColumnType) -> Operation:
+    if source == DOUBLE:
+        return _of(source, REAL, numbers.real_of_double, "gm_real({0})", fails=True)
+    duck = "CAST({0} AS FLOAT)" if is_integer(source) else None
+    return _of(source, REAL, numbers.real_of_number, duck, fails=source.name == "DECIMAL")
 
 
 def _to_integer(source: ColumnType, target: ColumnType) -> Operation | None:
@@ -187,7 +243,7 @@ def _to_integer(source: ColumnType, target: ColumnType) -> Operation | None:
     if not is_number(source):
         return None
     if is_integer(source):
-        if name == "BIGINT":
+        if NUMBERS.index(source.name) < NUMBERS.index(name):
             return _of(source, target, "{0}", duck)
         return _of(source, target, f'({{0}} if {low} <= {{0}} <= {high} else out_of_range("{name}"))', duck, fails=True)
     is_exact = source.name == "DECIMAL"
@@ -211,24 +267,33 @@ def widen(source: ColumnType, target: ColumnType) -> Operation | None:
     name = target.name
     if is_array(target):
         return _of_elements(source, target, widen(source.element, target.element))
+    if name == "TIMESTAMPTZ":
+        return _by_zone(source, target)
     if source.name == "CHAR" and name == "VARCHAR":
         return Operation(WIDEN, (source,), target, "{0}.rstrip(' ')", "rtrim({0}, ' ')", fails=False)
     if is_text(target) or is_binary(target):
         return Operation(WIDEN, (source,), target, "{0}", "{0}", fails=False)
     if name == "DECIMAL":
         return _to_decimal(source, target)
-    if name == "BIGINT":
-        return _of(source, target, "{0}", "CAST({0} AS BIGINT)")
+    if name in INTEGERS:
+        return _of(source, target, "{0}", f"CAST({{0}} AS {DUCK_NAMES[name]})")
+    if name == "REAL":
+        return _to_real(source)
+    if name == "INTERVAL":
+        return _of(source, target, times.interval_of_time)
     if name == "DOUBLE":
         if source.name == "DECIMAL":
             return _of(source, target, "double_of_decimal({0})", _double_of_decimal(source))
-        return _of(source, target, "float({0})", "CAST({0} AS DOUBLE)")
+        return _of(source, target, "{0}" if source == REAL else "float({0})", "CAST({0} AS DOUBLE)")
     return _of(source, target, "timestamp_of_date({0})", "CAST({0} AS TIMESTAMP)")
 
 
 def _double_of_decimal(source: ColumnType) -> str | None:
     """DuckDB divides the digits as a DOUBLE by a power of ten, which is exact while both are."""
     return "CAST({0} AS DOUBLE)" if source.length <= 15 and source.scale <= 22 else None
+
+
+_ASSIGNED = (("TIMESTAMP", "TIME"), ("TIMESTAMPTZ", "TIME"), ("INTERVAL", "TIME"), ("TIME", "INTERVAL"))
 
 
 @lru_cache(maxsize=4096)
@@ -245,12 +310,17 @@ def assignment(source: ColumnType, target: ColumnType) -> Operation | None:
     if is_binary(stored):
         return Operation(WIDEN, (source,), stored, "{0}", "{0}", fails=False) if is_binary(source) else None
     both_numbers = source.name in NUMBERS and stored.name in NUMBERS
-    if both_numbers or category(source) == category(stored):
+    if both_numbers or category(source) == category(stored) or (source.name, stored.name) in _ASSIGNED:
         return cast(source, stored)
     return None
 
 
 def _stored_text(source: ColumnType, target: ColumnType) -> Operation | None:
+    if source.name == "TIMESTAMPTZ":
+        limited = _limited(target) if target != TEXT else str
+        return Operation(
+            STORE, (source, TEXT), target, lambda value, zone: limited(zones.instant_text(value, zone)), zoned=True
+        )
     as_text = _to_text(source, TEXT)
     if as_text is None or target == TEXT:
         return as_text

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import numbers, texts, times
+from gmdb.format.interval import Interval
+from gmdb.sql import numbers, texts, times, zones
 from gmdb.sql.operations.conversions import cast
 from gmdb.sql.operations.registry import Constants, Operation, Overload, Types, function_of, named, plain
 from gmdb.sql.types import (
@@ -24,8 +27,13 @@ from gmdb.sql.types import (
     INTERVAL,
     NUMERIC,
     QUOTIENT_SCALE,
+    REAL,
+    SMALLINT,
     TEXT,
+    TIME,
     TIMESTAMP,
+    TIMESTAMPTZ,
+    UUID,
     category,
     decimal_of,
     is_text,
@@ -117,6 +125,10 @@ def _double(python: Callable[..., Any], duck: str | None = None, fails: bool = F
     return plain((DOUBLE,) * count, DOUBLE, python, duck, fails)
 
 
+def _real(python: Callable[..., Any], duck: str) -> Overload:
+    return plain((REAL,), REAL, python, duck)
+
+
 def _div(name: str, takes: tuple[ColumnType, ...], _: Constants) -> Operation:
     a, b = takes
     gives = decimal_of(a.length - a.scale + b.scale, 0)
@@ -124,7 +136,12 @@ def _div(name: str, takes: tuple[ColumnType, ...], _: Constants) -> Operation:
 
 
 NUMBER_FUNCTIONS: dict[str, Sequence[Overload]] = {
-    "abs": [_double(abs, "abs({0})"), Overload((NUMERIC,), _absolute_decimal), _absolute(INT), _absolute(BIGINT)],
+    "abs": [
+        _double(abs, "abs({0})"),
+        Overload((NUMERIC,), _absolute_decimal),
+        *map(_absolute, (SMALLINT, INT, BIGINT)),
+        _real(abs, "abs({0})"),
+    ],
     "ceil": [_double(numbers.ceil_double, "ceil({0})"), _to_whole(numbers.ceil_decimal, "ceil({0})")],
     "floor": [_double(numbers.floor_double, "floor({0})"), _to_whole(numbers.floor_decimal, "floor({0})")],
     "round": [_double(numbers.round_double, "round_even({0}, 0)"), *_rounding(numbers.round_to)],
@@ -231,7 +248,7 @@ def shown(left: ColumnType | None, right: ColumnType | None) -> Operation | None
     kinds = [category(type_) if type_ is not None else "" for type_ in (left, right)]
     if "bytes" in kinds and set(kinds) <= {"bytes", ""}:
         return Operation("||", (BYTEA, BYTEA), BYTEA, "({0} + {1})", "({0} || {1})", fails=False)
-    if "text" not in kinds and "" not in kinds:
+    if ("text" not in kinds and "" not in kinds) or TIMESTAMPTZ in (left, right):
         return None
     return _joined("||", [left, right], "({0} + {1})", "({0} || {1})", _as_text)
 
@@ -244,7 +261,7 @@ def _joined(
     form: Callable[[ColumnType], tuple[Callable[[Any], str] | None, str | None]],
     strict: bool = True,
 ) -> Operation:
-    """An operation on values that are written as texts first."""
+    """An operation on values that are written as texts first: none of them an instant."""
     takes = tuple(TEXT if type_ is None or type_.name == "VARCHAR" else type_ for type_ in types)
     forms = [form(type_) for type_ in takes]
     writers = [write for write, _ in forms]
@@ -282,14 +299,16 @@ def _as_output(type_: ColumnType) -> tuple[Callable[[Any], str] | None, str | No
     return (None, "{0}") if type_.name == "CHAR" else _as_text(type_)
 
 
-def concatenation(types: Types) -> Operation:
+def concatenation(types: Types) -> Operation | None:
     """concat(...): NULLs are left out."""
+    if TIMESTAMPTZ in types:
+        return None
     return _joined("concat", types, texts.concatenate, f"concat({_places(len(types))})", _as_output, strict=False)
 
 
 def join_operation(types: Types) -> Operation | None:
     """concat_ws(separator, ...): the separator is a text, without the blanks of a CHAR."""
-    if len(types) < 2 or not (types[0] is None or is_text(types[0])):
+    if len(types) < 2 or not (types[0] is None or is_text(types[0])) or TIMESTAMPTZ in types:
         return None
     types = [TEXT, *types[1:]]
     return _joined("concat_ws", types, texts.join, f"concat_ws({_places(len(types))})", _as_output, strict=False)
@@ -415,6 +434,13 @@ def _duck_field(field: str, gives: ColumnType, known: bool) -> str | None:
     return None
 
 
+def _field_of_time_of_day(name: str, takes: tuple[ColumnType, ...], constants: Constants) -> Operation:
+    field = _field(constants)
+    known = field in times.OF_TIME
+    gives = _FIELDS[field] if known else numeric(6)
+    return Operation(name, takes, gives, _extracted(gives, times.extract_of_time), fails=not known)
+
+
 def _field_of_interval(name: str, takes: tuple[ColumnType, ...], constants: Constants) -> Operation:
     field = _field(constants)
     known = field in times.INTERVAL_FIELDS
@@ -443,21 +469,100 @@ def _truncation(name: str, takes: tuple[ColumnType, ...], constants: Constants) 
     return Operation(name, takes, TIMESTAMP, times.truncate_timestamp, duck, fails=fails)
 
 
+def _field_of_instant(name: str, takes: tuple[ColumnType, ...], constants: Constants) -> Operation:
+    field = _field(constants)
+    known = field in zones.FIELDS and field != "julian"
+    gives = _FIELDS.get(field, _SHORT) if known else numeric(6)
+    scale = gives.scale
+
+    def extract(field: str, value: Any, zone: str) -> Decimal:
+        return numbers.at_scale(zones.extract(field, value, zone), scale)
+
+    return Operation(name, (*takes, TEXT), gives, extract, zoned=True)
+
+
+def _truncation_by_zone(name: str, takes: tuple[ColumnType, ...], constants: Constants) -> Operation:
+    duck = _truncation(name, takes, constants).duck
+    duck = f"CASE WHEN {{2}} = 'UTC' THEN {duck} ELSE {{python}}({{0}}, {{1}}, {{2}}) END" if duck else None
+    return Operation(name, (*takes, TEXT), TIMESTAMPTZ, zones.truncate, duck, zoned=True)
+
+
+def _shifted(value: str) -> str:
+    return f"CASE WHEN {{0}} = 'UTC' THEN {value} ELSE {{python}}({{0}}, {{1}}) END"
+
+
+def _shown_at(zone: str, value: datetime) -> datetime:
+    """AT TIME ZONE, of an instant."""
+    return zones.local(value, zone)
+
+
+def _instant_at(zone: str, value: datetime) -> datetime:
+    """AT TIME ZONE, of what clocks show."""
+    return zones.instant(value, zone)
+
+
+def _shown_there(distance: Interval, value: datetime) -> datetime:
+    return zones.local(value, zones.zone_of_interval(distance))
+
+
+def _instant_there(distance: Interval, value: datetime) -> datetime:
+    return zones.instant(value, zones.zone_of_interval(distance))
+
+
+def _formatted_by_zone(value: datetime, form: str, zone: str) -> str | None:
+    return zones.formatted(value, form, zone)
+
+
 TIME_FUNCTIONS: dict[str, Sequence[Overload]] = {
     "extract": [
+        Overload((TEXT, TIMESTAMPTZ), _field_of_instant),
         Overload((TEXT, TIMESTAMP), _field_of_time),
         Overload((TEXT, DATE), _field_of_time),
+        Overload((TEXT, TIME), _field_of_time_of_day),
         Overload((TEXT, INTERVAL), _field_of_interval),
     ],
-    "date_part": [Overload((TEXT, TIMESTAMP), _part), plain((TEXT, INTERVAL), DOUBLE, times.interval_part, fails=True)],
-    "date_trunc": [Overload((TEXT, TIMESTAMP), _truncation)],
+    "date_part": [
+        Overload((TEXT, TIMESTAMP), _part),
+        plain((TEXT, TIMESTAMPTZ), DOUBLE, zones.part, fails=True, zoned=True),
+        plain((TEXT, TIME), DOUBLE, times.time_part, fails=True),
+        plain((TEXT, INTERVAL), DOUBLE, times.interval_part, fails=True),
+    ],
+    "date_trunc": [
+        Overload((TEXT, TIMESTAMPTZ), _truncation_by_zone),
+        Overload((TEXT, TIMESTAMP), _truncation),
+        plain((TEXT, TIMESTAMPTZ, TEXT), TIMESTAMPTZ, zones.truncate, fails=True),
+    ],
     "make_date": [plain((INT, INT, INT), DATE, times.make_date, fails=True)],
+    "make_time": [plain((INT, INT, DOUBLE), TIME, times.make_time, fails=True)],
     "make_timestamp": [plain((INT, INT, INT, INT, INT, DOUBLE), TIMESTAMP, times.make_timestamp, fails=True)],
-    "to_char": [plain((TIMESTAMP, TEXT), TEXT, times.formatted, fails=True)],
+    "make_timestamptz": [
+        plain((INT, INT, INT, INT, INT, DOUBLE), TIMESTAMPTZ, zones.make, fails=True, zoned=True),
+        plain((INT, INT, INT, INT, INT, DOUBLE, TEXT), TIMESTAMPTZ, zones.make, fails=True),
+    ],
+    "timezone": [
+        plain((TEXT, TIMESTAMPTZ), TIMESTAMP, _shown_at, _shifted("{1}"), fails=True),
+        plain((TEXT, TIMESTAMP), TIMESTAMPTZ, _instant_at, _shifted("{1}"), fails=True),
+        plain((INTERVAL, TIMESTAMPTZ), TIMESTAMP, _shown_there, fails=True),
+        plain((INTERVAL, TIMESTAMP), TIMESTAMPTZ, _instant_there, fails=True),
+    ],
+    "to_char": [
+        plain((TIMESTAMPTZ, TEXT), TEXT, _formatted_by_zone, fails=True, zoned=True),
+        plain((TIMESTAMP, TEXT), TEXT, times.formatted, fails=True),
+    ],
     "to_date": [plain((TEXT, TEXT), DATE, times.date_in_format, fails=True)],
     "to_timestamp": [
-        plain((TEXT, TEXT), TIMESTAMP, times.timestamp_in_format, fails=True),
-        plain((DOUBLE,), TIMESTAMP, times.timestamp_of_seconds, fails=True),
+        plain((TEXT, TEXT), TIMESTAMPTZ, zones.in_format, fails=True, zoned=True),
+        plain((DOUBLE,), TIMESTAMPTZ, zones.of_seconds, fails=True),
     ],
-    "age": [plain((TIMESTAMP, TIMESTAMP), INTERVAL, times.age)],
+    "age": [
+        plain((TIMESTAMPTZ, TIMESTAMPTZ), INTERVAL, zones.age, fails=True, zoned=True),
+        plain((TIMESTAMP, TIMESTAMP), INTERVAL, times.age),
+    ],
+}
+
+
+# ---- UUIDs.
+
+UUID_FUNCTIONS: dict[str, Sequence[Overload]] = {
+    "gen_random_uuid": [plain((), UUID, uuid4, "uuid()", volatile=True)],
 }

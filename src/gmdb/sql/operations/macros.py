@@ -38,6 +38,9 @@ MACROS = (
     f" WHEN isinf(a / b) AND NOT isinf(a) AND NOT isnan(b) THEN {_OVERFLOW}"
     f" WHEN a / b = 0 AND a <> 0 AND NOT isinf(b) THEN {_UNDERFLOW} ELSE a / b END",
     f"gm_total(r, infinite) AS CASE WHEN isinf(r) AND NOT infinite THEN {_OVERFLOW} ELSE r END",
+    f"gm_real(a) AS CASE WHEN a <> 0 AND abs(a) <= 7.006492321624085e-46 THEN {_UNDERFLOW}"
+    f" WHEN abs(a) >= 3.4028235677973366e38 AND NOT isinf(a) AND NOT isnan(a) THEN {_OVERFLOW}"
+    " ELSE CAST(a AS FLOAT) END",
     f"gm_sqrt(a) AS CASE WHEN a < 0 THEN {_ROOT} ELSE sqrt(a) END",
     # Positions before the first count, but hold nothing.
     "gm_substring(t, first, count) AS CASE WHEN t IS NULL OR first IS NULL OR count IS NULL THEN NULL"

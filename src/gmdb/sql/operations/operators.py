@@ -6,20 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import arrays, numbers, times
+from gmdb.format.interval import Interval
+from gmdb.sql import arrays, numbers, times, zones
 from gmdb.sql.operations.registry import NAMES, Operation, named
 from gmdb.sql.types import (
     BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOATS,
     INT,
     INTEGERS,
     INTERVAL,
+    MOMENTS,
     NUMBERS,
     QUOTIENT_SCALE,
+    REAL,
+    SMALLINT,
     TEXT,
+    TIME,
     TIMESTAMP,
+    TIMESTAMPTZ,
     as_decimal,
     beside,
     category,
@@ -37,7 +44,7 @@ from gmdb.sql.types import (
 # point as it can need, up to 38 in all.
 
 PRODUCT_SCALE_MAX = 20
-DUCK_NAMES = {"INT": "INTEGER", "BIGINT": "BIGINT"}
+DUCK_NAMES = {"SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
 _NARROW = 18  # digits that DuckDB calculates with in 64 bits
 _AT_ONCE = 8  # digits of a quotient that are computed at once in 128 bits
 _AT_ONCE_MIN = 3  # and in 64 bits, where it is still quicker then
@@ -51,7 +58,7 @@ def arithmetic(
     """left + right, and the like; None if there is no such operator."""
     if left is None and right is None:
         return None
-    if any(side is not None and side.name in ("DATE", "TIMESTAMP", "INTERVAL") for side in (left, right)):
+    if any(side is not None and side.name in (*MOMENTS, "TIME", "INTERVAL") for side in (left, right)):
         return _of_times(symbol, left, right)
     texts = [one if isinstance(one := constants.get(n), str) else None for n in (0, 1)]
     a = left if left is not None else beside(right, texts[0])  # type: ignore[arg-type]
@@ -59,8 +66,8 @@ def arithmetic(
     if not is_number(a) or not is_number(b):
         return None
     name = max(a.name, b.name, key=NUMBERS.index)
-    if name == "DOUBLE":
-        return _of_doubles(symbol)
+    if name in FLOATS:
+        return _of_reals(symbol) if a == b == REAL else _of_doubles(symbol)
     if name == "DECIMAL":
         return _of_decimals(symbol, a, b)
     return _of_integers(symbol, ColumnType(name))
@@ -99,6 +106,23 @@ def _of_doubles(symbol: str) -> Operation | None:
     check = "checked_double({t}, {0}, {1})"
     python = f"({{t}} if -{high} <= ({{t}} := {{0}} {symbol} {{1}}) <= {high} else {check})"
     return Operation(symbol, takes, DOUBLE, python, f"gm_sum({{0}} {symbol} {{1}}, {{0}}, {{1}})")
+
+
+_REALS: dict[str, Callable[[float, float], float]] = {
+    "+": numbers.add_reals,
+    "-": numbers.subtract_reals,
+    "*": numbers.multiply_reals,
+    "/": numbers.divide_reals,
+}
+_DUCK_REALS = {"+": "gm_sum({0} + {1}, {0}, {1})", "-": "gm_sum({0} - {1}, {0}, {1})"}
+_DUCK_REALS |= {"*": "gm_product({0} * {1}, {0}, {1})", "/": "gm_quotient({0}, {1})"}
+
+
+def _of_reals(symbol: str) -> Operation | None:
+    """Only two REALs give a REAL; beside another number one is a DOUBLE."""
+    if symbol == "%":
+        return None
+    return Operation(symbol, (REAL, REAL), REAL, _REALS[symbol], _DUCK_REALS[symbol])
 
 
 # ---- decimals
@@ -212,13 +236,14 @@ def negation(type_: ColumnType) -> Operation | None:
     """-x."""
     if type_.name in INTEGERS:
         python = f'(-{{0}} if {{0}} != {INTEGERS[type_.name][0]} else out_of_range("{type_.name}"))'
-        return Operation("neg", (type_,), type_, python, "(- {0})")
+        duck = "(CAST(0 AS SMALLINT) - {0})" if type_ == SMALLINT else "(- {0})"  # of which DuckDB overlooks the least
+        return Operation("neg", (type_,), type_, python, duck)
     if type_.name == "DECIMAL":
         return Operation("neg", (type_,), type_, numbers.negate_decimal, "(- {0})", fails=False)
-    if type_.name == "DOUBLE":
+    if type_.name in FLOATS:
         return Operation("neg", (type_,), type_, "(-{0})", "(- {0})", fails=False)
     if type_ == INTERVAL:
-        return Operation("neg", (type_,), type_, times.Interval.negated, "(- {0})", fails=False)
+        return Operation("neg", (type_,), type_, Interval.negated, "(- {0})", fails=False)
     return None
 
 
@@ -234,14 +259,16 @@ def bitwise(symbol: str, left: ColumnType | None, right: ColumnType | None) -> O
     assert b is not None
     if symbol in ("<<", ">>"):
         return Operation(symbol, (a, INT), a, numbers.SHIFTS[symbol, a.name], _shift(symbol, a), fails=False)
-    type_ = BIGINT if BIGINT in (a, b) else INT
+    type_ = max(a, b, key=lambda one: NUMBERS.index(one.name))
     python = f"({{0}} {'^' if symbol == '#' else symbol} {{1}})"
     duck = "xor({0}, {1})" if symbol == "#" else f"({{0}} {symbol} {{1}})"
     return Operation(symbol, (type_, type_), type_, python, duck, fails=False)
 
 
-def _shift(symbol: str, type_: ColumnType) -> str:
+def _shift(symbol: str, type_: ColumnType) -> str | None:
     """Bits shifted out on the left are dropped; DuckDB refuses that."""
+    if type_ == SMALLINT:  # is shifted as an INT, of which the low bits stay
+        return None if symbol == "<<" else "CAST((CAST({0} AS INTEGER) >> ({1} & 31)) AS SMALLINT)"
     bits, wide = (64, "HUGEINT") if type_ == BIGINT else (32, "BIGINT")
     count = f"({{1}} & {bits - 1})"
     if symbol == ">>":
@@ -277,6 +304,9 @@ def _of_times(symbol: str, left: ColumnType | None, right: ColumnType | None) ->
         return operation
     python, duck = operation.python, operation.duck
     assert callable(python)
+    if operation.zoned:
+        with_zone = (operation.takes[1], operation.takes[0], TEXT)
+        return Operation(symbol, with_zone, operation.gives, lambda a, b, zone: python(b, a, zone), zoned=True)
     duck = duck.format("{1}", "{0}") if duck is not None else None
     takes = operation.takes[::-1]
     return Operation(symbol, takes, operation.gives, lambda a, b: python(b, a), duck, fails=operation.fails)
@@ -284,32 +314,57 @@ def _of_times(symbol: str, left: ColumnType | None, right: ColumnType | None) ->
 
 def _comes_second(left: ColumnType | None, right: ColumnType | None) -> bool:
     """Whether + and * of these are defined the other way round."""
+    if right == TIME or left == TIME:
+        return (right == TIME and left in (None, INTERVAL)) or (left == TIME and is_moment(right))
     return is_moment(right) or (right == INTERVAL and (left is None or is_number(left)))
 
 
 def _of_ordered_times(symbol: str, left: ColumnType, right: ColumnType) -> Operation | None:
     is_sum = symbol == "+"
+    if TIME in (left, right):
+        return _of_times_of_day(symbol, left, right)
     if symbol in ("+", "-"):
+        if left == DATE and right == SMALLINT:
+            right = INT
         if left == DATE and right == INT:
             # Far beyond the range of dates DuckDB wraps around, without an error.
             days = "CASE WHEN {1} > 9999999 THEN 9999999 WHEN {1} < -9999999 THEN -9999999 ELSE {1} END"
             by_days = times.add_days if is_sum else times.subtract_days
             return Operation(symbol, (DATE, INT), DATE, by_days, f"gm_date({{0}} {symbol} {days})")
+        if left == TIMESTAMPTZ and right == INTERVAL:
+            by_zone = zones.add_interval if is_sum else zones.subtract_interval
+            in_utc = f"gm_timestamp({{0}} {symbol} {{1}})"
+            duck = f"CASE WHEN {{2}} = 'UTC' THEN {in_utc} ELSE {{python}}({{0}}, {{1}}, {{2}}) END"
+            return Operation(symbol, (TIMESTAMPTZ, INTERVAL, TEXT), TIMESTAMPTZ, by_zone, duck, zoned=True)
         if is_moment(left) and right == INTERVAL:
             by_interval = times.add_interval if is_sum else times.subtract_interval
             takes = (TIMESTAMP, INTERVAL)
             return Operation(symbol, takes, TIMESTAMP, by_interval, f"gm_timestamp({{0}} {symbol} {{1}})")
         if left == right == INTERVAL:
-            joined = times.Interval.plus if is_sum else times.Interval.minus
+            joined = Interval.plus if is_sum else Interval.minus
             return Operation(symbol, (INTERVAL, INTERVAL), INTERVAL, joined, f"({{0}} {symbol} {{1}})")
     if symbol == "-" and left == right == DATE:
         duck = "CAST(({0} - {1}) AS INTEGER)"
         return Operation(symbol, (DATE, DATE), INT, times.days_between, duck, fails=False)
     if symbol == "-" and is_moment(left) and is_moment(right):
-        return Operation(symbol, (TIMESTAMP,) * 2, INTERVAL, times.interval_between, "({0} - {1})", fails=False)
+        both = TIMESTAMPTZ if TIMESTAMPTZ in (left, right) else TIMESTAMP
+        return Operation(symbol, (both,) * 2, INTERVAL, times.interval_between, "({0} - {1})", fails=False)
     if symbol in ("*", "/") and left == INTERVAL and is_number(right):
-        scaled = times.Interval.times if symbol == "*" else times.Interval.divided
+        scaled = Interval.times if symbol == "*" else Interval.divided
         return Operation(symbol, (INTERVAL, DOUBLE), INTERVAL, scaled)
+    return None
+
+
+def _of_times_of_day(symbol: str, left: ColumnType, right: ColumnType) -> Operation | None:
+    if symbol == "+" and is_moment(left):
+        if left != DATE:
+            return _of_ordered_times(symbol, left, INTERVAL)
+        return Operation(symbol, (DATE, TIME), TIMESTAMP, times.timestamp_of_both, "({0} + {1})", fails=False)
+    if symbol in ("+", "-") and right == INTERVAL:
+        function = times.add_to_time if symbol == "+" else times.subtract_from_time
+        return Operation(symbol, (TIME, INTERVAL), TIME, function, f"({{0}} {symbol} {{1}})", fails=False)
+    if symbol == "-" and left == right == TIME:
+        return Operation(symbol, (TIME, TIME), INTERVAL, times.time_between, fails=False)
     return None
 
 
@@ -367,9 +422,12 @@ def comparable(
     b = right if right is not None else beside(left, texts[1])  # type: ignore[arg-type]
     if category(a) != category(b) or (a.is_array and a.name != b.name):
         return None
-    if DOUBLE in (a, b):
-        return DOUBLE, DOUBLE
-    return (TIMESTAMP, TIMESTAMP) if {a.name, b.name} == {"DATE", "TIMESTAMP"} else (a, b)
+    if a.name in FLOATS or b.name in FLOATS:
+        return (REAL, REAL) if a == b == REAL else (DOUBLE, DOUBLE)
+    if a.name != b.name and is_moment(a):
+        latest = max(a, b, key=lambda one: MOMENTS.index(one.name))
+        return latest, latest
+    return a, b
 
 
 def _of_one_scale(*sides: ColumnType) -> tuple[ColumnType, ColumnType]:
@@ -381,7 +439,7 @@ def _of_one_scale(*sides: ColumnType) -> tuple[ColumnType, ColumnType]:
 
 def _template(python: str, duck: str, left: ColumnType, right: ColumnType) -> tuple[str, str]:
     """The comparison of two values that are not NULL in Python, and of two values in DuckDB."""
-    if left == DOUBLE:
+    if left.name in FLOATS:
         ordered = f"order_doubles({{0}}, {{1}}) {python} 0"
         return f"{{0}} {python} {{1}} if {{0}} == {{0}} and {{1}} == {{1}} else {ordered}", f"{{0}} {duck} {{1}}"
     if left.is_array:
@@ -475,7 +533,7 @@ def extreme(name: str, types: Sequence[ColumnType | None], constants: Mapping[in
     else:
         function, native = _EXTREMES[name == "greatest", type_.name if type_.name in KEYS else ""], True
     arguments = ", ".join(f"{{{n}}}" for n in range(len(types)))
-    duck = f"{name}({arguments})" if native and type_.name not in ("CHAR", "DOUBLE", "INTERVAL") else None
+    duck = f"{name}({arguments})" if native and type_.name not in ("CHAR", *FLOATS, "INTERVAL") else None
     return Operation(name, (type_,) * len(types), type_, function, duck, strict=False, fails=False)
 
 
@@ -495,7 +553,7 @@ def _extreme(largest: bool, key: Callable[[Any], Any] | None) -> Callable[..., A
 
 KEYS: dict[str, Callable[[Any], Any] | None] = {
     "": None,
-    "DOUBLE": lambda value: (value != value, value),
+    **dict.fromkeys(FLOATS, lambda value: (value != value, value)),
     "CHAR": lambda value: value.rstrip(" "),
     "INTERVAL": lambda value: value.length(),
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import dataclass, field
-from gmdb.sql.types import CHAR, NUMERIC, as_decimal, beside, turns_into
+from gmdb.sql.types import CHAR, NUMERIC, TEXT, as_decimal, beside, turns_into
 
 NAMES: dict[str, Any] = {}  # what operations that are Python text refer to
 TEXT_MAX = 100  # of an argument's SQL that stands in a template several times
@@ -42,6 +42,7 @@ class Operation:
     strict: bool = field(compare=False, default=True)
     fails: bool = field(compare=False, default=True)
     volatile: bool = field(compare=False, default=False)
+    zoned: bool = False  # the last argument is the session's time zone, which whoever binds the call adds
     by_rows: bool = False  # it belongs to a connection, and is done by rows alone
 
 
@@ -150,10 +151,12 @@ def plain(
     duck: str | None = None,
     fails: bool = False,
     volatile: bool = False,
+    zoned: bool = False,
 ) -> Overload:
-    """An overload that is the same for all arguments.  ``fails``: see Operation."""
+    """An overload that is the same for all arguments.  ``fails``, ``zoned``: see Operation."""
 
     def build(name: str, taken: tuple[ColumnType, ...], _: Constants) -> Operation:
-        return Operation(name, taken, gives, python, duck, fails=fails, volatile=volatile)
+        more = (*taken, TEXT) if zoned else taken
+        return Operation(name, more, gives, python, duck, fails=fails, volatile=volatile, zoned=zoned)
 
     return Overload(tuple(takes), build)

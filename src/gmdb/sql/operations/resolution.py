@@ -38,7 +38,8 @@ _OPERATORS = {"like", "ilike", "like_escape", "ilike_escape", "similar", "simila
 def functions_by_name() -> Mapping[str, Sequence[Overload]]:
     from gmdb.sql.operations import functions  # statements without a function do not need it
 
-    return {**functions.NUMBER_FUNCTIONS, **functions.TEXT_FUNCTIONS, **functions.TIME_FUNCTIONS}
+    tables = functions.NUMBER_FUNCTIONS, functions.TEXT_FUNCTIONS, functions.TIME_FUNCTIONS, functions.UUID_FUNCTIONS
+    return {name: overloads for table in tables for name, overloads in table.items()}
 
 
 @cache

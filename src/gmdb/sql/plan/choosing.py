@@ -23,7 +23,7 @@ from gmdb.sql.types import BOOLEAN
 from gmdb.tables.access.indexes import IndexDefinition
 
 SPANS_MAX = 1000
-_EXACT_NUMBERS = ("INT", "BIGINT", "DECIMAL")
+_EXACT_NUMBERS = ("SMALLINT", "INT", "BIGINT", "DECIMAL")
 _EXACT_TIMES = ("DATE", "TIMESTAMP")
 
 

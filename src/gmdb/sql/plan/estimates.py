@@ -70,6 +70,7 @@ UNKNOWN_EQUAL, UNKNOWN_RANGE, UNKNOWN_END, UNKNOWN = 0.05, 0.005, 0.05, 0.33
 PAGE_BYTES, ROW_BYTES = 8000.0, 16.0  # of rows on a page, and of a row beside its columns
 TEXT_BYTES = 24
 SIZES = {
+    **{"SMALLINT": 4, "REAL": 4, "TIME": 8, "TIMESTAMPTZ": 8, "INTERVAL": 18, "UUID": 18},
     **{"INT": 4, "DATE": 4, "BOOLEAN": 4, "BIGINT": 8, "DOUBLE": 8, "TIMESTAMP": 8, "DECIMAL": 12},
     **dict.fromkeys(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BLOB", "CLOB"), 0),  # that depends on their lengths
 }
@@ -222,7 +223,7 @@ class Estimates:
 def plain(expression: Expression) -> Expression:
     """An expression without the conversions around it."""
     while is_call(expression, "cast"):
-        (expression,) = expression.arguments  # type: ignore[attr-defined]
+        expression = expression.arguments[0]  # type: ignore[attr-defined]
     return expression
 
 

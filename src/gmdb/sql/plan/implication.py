@@ -9,6 +9,7 @@ from gmdb.sql.bind.of_rows import kept_condition
 from gmdb.sql.plan.paths import equal_key, high_end, low_end
 from gmdb.sql.plan.terms import COMPARISONS, is_call, negated, rejects_nulls, substituted, unconverted
 from gmdb.sql.tree import Column, Expression, conjuncts
+from gmdb.sql.types import FLOATS
 from gmdb.tables.access.indexes import IndexDefinition
 
 
@@ -84,9 +85,7 @@ def _is_within(
     """Whether values of a column that compare so with one constant compare so with another."""
     if own is not other or own.type.name == "CHAR" or "CHAR" in (value.type.name, limit.type.name):
         return False
-    if value.type.name == "DOUBLE" != own.type.name:
-        return False
-    if limit.type.name == "DOUBLE" != own.type.name:
+    if any(one.type.name in FLOATS and one.type.name != own.type.name for one in (value, limit)):
         return False
     if wanted == "<>":
         return _is_apart(own, symbol, value, limit)

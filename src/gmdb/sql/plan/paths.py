@@ -26,9 +26,10 @@ from gmdb.format.columns import ColumnType, encode_text
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.tree import Column, Expression, Relation, columns_of
+from gmdb.sql.types import FLOATS
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
 
-_INTEGERS = {"INT": 2**31, "BIGINT": 2**63}
+_INTEGERS = {"SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
 _EXACT = Context(prec=700)  # more digits than a double has: nothing is rounded
 _WHOLE_DOUBLES = 2.0**53  # below it each whole number is a double of its own
 
@@ -178,7 +179,7 @@ def fit_of(column: ColumnType, value: ColumnType) -> Callable[[Any], Any] | None
 
 def is_equal_to_one(column: ColumnType, value: ColumnType) -> bool:
     """Whether at most one value of the column is equal to a value of a type: large integers are equal to one double."""
-    return value.name != "DOUBLE" or column.name in ("DOUBLE", "INT")
+    return value.name not in FLOATS or column.name in (*FLOATS, "SMALLINT", "INT")
 
 
 def equal_key(column: ColumnType, value: Any) -> Any:

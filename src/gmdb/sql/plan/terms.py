@@ -157,8 +157,10 @@ def may_be_null(expression: Expression, columns: set[Column]) -> bool:
 
 
 WIDER = {  # conversions that keep the order of values, and give no two values the same
+    "SMALLINT": ("INT", "BIGINT", "DECIMAL", "REAL", "DOUBLE"),
     "INT": ("BIGINT", "DECIMAL", "DOUBLE"),
     "BIGINT": ("DECIMAL", "DOUBLE"),
+    "REAL": ("DOUBLE",),
     "DECIMAL": ("DECIMAL", "DOUBLE"),
     "DATE": ("TIMESTAMP",),
     "VARCHAR": ("VARCHAR",),
@@ -169,6 +171,8 @@ WIDER = {  # conversions that keep the order of values, and give no two values t
 def unconverted(expression: Expression) -> Expression:
     """An expression without the conversions around it that keep the order of values."""
     while is_call(expression, "cast"):
+        if len(expression.arguments) != 1:  # type: ignore[attr-defined]
+            break  # by a time zone
         (inner,) = expression.arguments  # type: ignore[attr-defined]
         source, target = inner.type, expression.type
         is_wider = target.name in WIDER.get(source.name, ()) and (

@@ -21,7 +21,7 @@ from gmdb.format.columns import ColumnType
 from gmdb.sql.operations.operators import array_key_name
 from gmdb.sql.operations.registry import NAMES
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, columns_of
-from gmdb.sql.types import TEXT
+from gmdb.sql.types import FLOATS, TEXT
 
 T = TypeVar("T")
 Line = tuple[int, str]  # the depth, counted from the function's own, and the text
@@ -202,7 +202,7 @@ NAN = float("nan")  # this object stands for all: tuples and dicts take an objec
 def hash_key(code: Code, term: Term, type_: ColumnType, is_stripped: bool | None = None) -> str:
     """Code that is equal for equal values; NULL stays None."""
     key = term.code
-    if type_.name == "DOUBLE":
+    if type_.name in FLOATS:
         code.names["NAN"] = NAN
         key = f"({key} if {key} == {key} else NAN)"  # of None, too
     elif type_.is_array:
@@ -253,7 +253,7 @@ def equality_of(condition: Expression, columns: set[Column]) -> Equality | None:
 def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
     """Code that sorts as the value does; ``nulls_last``: NULL above all values."""
     key = term.code
-    if type_.name == "DOUBLE":
+    if type_.name in FLOATS:
         key = f"({key} != {key}, {key})"
     elif type_.is_array:
         key = f"{array_key_name(type_.element)}({key})"

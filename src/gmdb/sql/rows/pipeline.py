@@ -36,7 +36,7 @@ from gmdb.tables.access.keyed import MORE_ROWS, Shape
 
 Consume = Callable[[], None]
 Kept = tuple[str, tuple[Column, ...]]  # the name of a list of rows, and the columns that each of them has
-_PLAIN_KEYS = ("INT", "BIGINT", "DATE", "TIMESTAMP", "DOUBLE")  # whose values are keys just as they are
+_PLAIN_KEYS = ("SMALLINT", "INT", "BIGINT", "DATE", "TIME", "TIMESTAMP", "REAL", "DOUBLE", "UUID")  # as they are
 _LOOPS_MAX, _DEPTH_MAX = 12, 40  # of a function; Python has limits for both
 
 
@@ -615,10 +615,9 @@ def _few(limit: tree.Limit) -> int | None:
 def _is_points(path: Path) -> bool:
     """Whether a path is several keys of the same columns."""
     columns = len(path.spans[0].equal) if path.spans else 0
-    types = [column.type.name for column in path.columns[:columns]]
     return (
         columns > 0
-        and "DOUBLE" not in types
+        and not any(column.type.has_likenesses for column in path.columns[:columns])
         and all(len(span.equal) == columns and span.low is None and span.high is None for span in path.spans)
     )
 

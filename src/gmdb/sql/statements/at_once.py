@@ -8,7 +8,7 @@ error must be reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ def change_at_once(
         nonlocal failures
         if failures > FAILURES_MAX:
             return NOT_DONE
-        now = datetime.now() if uses_time else None
+        now = datetime.now(UTC) if uses_time else None
         try:
             count = try_change(parameters, now)
             if count is None and program.prepare():

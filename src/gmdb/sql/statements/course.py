@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from gmdb.database.dbapi import Result
@@ -73,7 +73,7 @@ def run_course(
     has_parts: bool,
 ) -> Result:
     """Run a statement that changes rows, until no row stands in its way.  ``has_parts``: more than one."""
-    now = datetime.now() if needs_time else None
+    now = datetime.now(UTC) if needs_time else None
     with heap.statement() as steps:
         before, restarts = statement.session.statement_number - 1, 0
         while True:

@@ -6,7 +6,7 @@ Only values that are just what their columns store go this way.  Others are assi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import islice
 from operator import itemgetter
@@ -19,7 +19,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.rows.expressions import compile_expression
 from gmdb.sql.statements.assignment import Checks, Defaults
 from gmdb.tables.access.generated import GeneratedColumns
-from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.arrow.arrow_types import arrow_schema, python_columns
 from gmdb.tables.arrow.generated_arrays import completed
 from gmdb.tables.catalog.schema import TableDefinition
 
@@ -30,10 +30,11 @@ ROWS_MIN = 1000  # fewer rows are not worth pages of their own
 BATCH_ROWS = 1 << 16
 _NOTHING = type(None)
 Numbers = Callable[[Column, int], list[int]]  # for a column that gets numbers
-STORED: dict[str, set[type]] = {
-    **{name: {int} for name in ("INT", "BIGINT")},
+STORED: dict[str, set[type]] = {  # none: values of the type are assigned one by one
+    **{name: {int} for name in ("SMALLINT", "INT", "BIGINT")},
     **{name: {str} for name in ("CHAR", "VARCHAR", "CLOB")},
     **{name: {bytes} for name in ("BINARY", "VARBINARY", "BLOB")},
+    **{"TIME": {time}, "TIMESTAMPTZ": set(), "INTERVAL": set(), "REAL": set(), "UUID": set()},
     **{"DOUBLE": {float, int}, "BOOLEAN": {bool}, "DATE": {date}, "TIMESTAMP": {datetime}, "DECIMAL": {Decimal}},
 }
 
@@ -62,6 +63,8 @@ class BulkRows:
             values = list(map(itemgetter(name), sets))
             if not set(map(type, values)) <= STORED.get(type_.name, set()) | {_NOTHING}:
                 return None
+            if type_.name == "TIMESTAMP" and any(value is not None and value.tzinfo is not None for value in values):
+                return None  # what clocks show then, the session's time zone says
             try:
                 arrays[n] = pa.array(values, self._schema.field(n).type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -90,7 +93,7 @@ class BulkRows:
             generated = GeneratedColumns(self.table, lambda _: self._checks.generated.generation)
             batch = completed(generated, self.table, batch)
         if self._checks:
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for row in zip(*python_columns(batch), strict=True):
                 self._checks.check(row, self._now)
         return batch
 

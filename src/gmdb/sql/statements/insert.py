@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -416,7 +416,7 @@ class Insert(Changing):
         if self._single_row is None or self._conflict is not None or not shows or self.parts:
             return self.course(parameters)
         # A single change needs no statement of several steps.
-        heap, now = self.locked(self.definition), datetime.now() if self.needs_time else None
+        heap, now = self.locked(self.definition), datetime.now(UTC) if self.needs_time else None
         course = Course(parameters, now)
         row = next(self._rows(course))
         return self._result(heap, {put(heap, row): row}, course)
@@ -439,7 +439,9 @@ class Insert(Changing):
         for some in in_batches(rows, len(self._columns)):
             batch = None
             if len(some) >= ROWS_MIN:
-                bulk = BulkRows(self.definition, self._from_query, self._defaults, self._checks, now or datetime.now())
+                bulk = BulkRows(
+                    self.definition, self._from_query, self._defaults, self._checks, now or datetime.now(UTC)
+                )
                 batch = bulk.from_sets(some, self.connection)
             if batch is not None:
                 self.connection.append(self.definition.name, batch)
@@ -466,7 +468,7 @@ class Insert(Changing):
         parameters = {n: assignment.parameter_of(value) for n, value in self._single_row.items()}
         if None in parameters.values():
             return None
-        return BulkRows(self.definition, parameters, self._defaults, self._checks, datetime.now())
+        return BulkRows(self.definition, parameters, self._defaults, self._checks, datetime.now(UTC))
 
     def explain(self) -> list[str]:
         source = ["values"] if self._query is None else self._query.explain()

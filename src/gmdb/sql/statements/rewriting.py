@@ -7,7 +7,7 @@ definition alone changes.  As in PostgreSQL, what USING asks for is what columns
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -241,7 +241,7 @@ class NewForm:
         self, values: Sequence[tree.Expression], made: Sequence[tree.Column], whole: Sequence[tree.Expression]
     ) -> Iterator[tuple[Any, ...]]:
         """Rows with large objects, of which one is in memory at a time: ``values``, and what is made of these."""
-        evaluate, finish, now = compile_row(values, self._source.stored), compile_row(whole, made), datetime.now()
+        evaluate, finish, now = compile_row(values, self._source.stored), compile_row(whole, made), datetime.now(UTC)
         for _, row in self._connection.heap(self.definition.name).rows():
             yield finish(evaluate(row, (), now), (), now)
 

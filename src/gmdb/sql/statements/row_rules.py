@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gmdb.tables.catalog.schema import TableDefinition
@@ -47,7 +47,7 @@ class RowRules:
         """New values of some columns of a row, which is refused if it breaks a check then."""
         checks = self._of(table).checks.after([table.position(name) for name in changes])
         new = [changes.get(column.name, value) for column, value in zip(table.columns, values, strict=True)]
-        checks.complete(new, datetime.now())
+        checks.complete(new, datetime.now(UTC))
         return {**changes, **{table.columns[n].name: new[n] for n in checks.generated.positions}}
 
     def default_of(self, table: TableDefinition, column: str) -> Any:
@@ -55,7 +55,7 @@ class RowRules:
         from gmdb.sql.rows.expressions import compile_expression
 
         default = self._of(table).defaults.of(table.position(column))
-        return compile_expression(default, ())((), (), datetime.now())
+        return compile_expression(default, ())((), (), datetime.now(UTC))
 
     def generation_of(self, table: TableDefinition) -> Generation:
         """How its generated columns come about."""

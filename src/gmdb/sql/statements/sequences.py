@@ -15,6 +15,7 @@ from gmdb.sql.dialect import place
 from gmdb.sql.syntax import Syntax, Written
 from gmdb.tables.catalog.counters import Counting, identity_plain
 from gmdb.tables.catalog.names import full_name
+from gmdb.tables.catalog.schema import INTEGERS
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -203,7 +204,7 @@ def identity_numbers(syntax: Syntax, type_: ColumnType) -> tuple[Any, ...]:
         raise InvalidSyntax("syntax error: the options of an identity are empty", *place(node))
     for name in _NO_IDENTITY.keys() & options.keys():
         raise InvalidSyntax(f"syntax error: an identity has no option {_NO_IDENTITY[name]}", *place(node))
-    counting = Counting.of(type_.name if type_.name in ("INT", "BIGINT") else "BIGINT", **options)
+    counting = Counting.of(type_.name if type_.name in INTEGERS else "BIGINT", **options)
     return identity_plain(counting)
 
 

@@ -7,7 +7,7 @@ effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
 from gmdb.process.late_dataclasses import dataclass
@@ -138,6 +138,18 @@ def _set_autocommit(connection: Connection, value: str) -> None:
     connection.autocommit = is_on("autocommit", value)
 
 
+def _set_time_zone(connection: Connection, value: str) -> None:
+    from gmdb.sql.zones import zone_setting
+
+    statements: Any = connection._statements
+    statements.time_zone = zone_setting("UTC" if value.lower() == "local" else value)
+
+
+def _time_zone(connection: Connection) -> str:
+    statements: Any = connection._statements
+    return str(statements.time_zone)
+
+
 _SETTINGS = {
     "autocommit": Setting(_autocommit, _set_autocommit),
     "transaction_isolation": Setting(_isolation, lambda c, value: c.set_transaction(isolation=value.lower())),
@@ -156,6 +168,7 @@ _SETTINGS = {
         "off",
     ),
     "lock_timeout": Setting(_lock_timeout, _set_lock_timeout, "5s"),
+    "timezone": Setting(_time_zone, _set_time_zone, "UTC"),
     "search_path": Setting(_search_path, _set_search_path, PUBLIC),
     "client_encoding": Setting(lambda _: "UTF8", _only("client_encoding", "utf8", "utf-8"), "utf8"),
     "server_encoding": Setting(lambda _: "UTF8"),

@@ -24,7 +24,6 @@ from gmdb.sql.statements.references import read_foreign_key
 from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
 from gmdb.sql.statements.stored_texts import written
 from gmdb.sql.syntax import Syntax, Written, column_names, folded, reading
-from gmdb.sql.types import BIGINT, INT
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
 from gmdb.tables.catalog.sequences import default_of
 
@@ -79,7 +78,7 @@ def read_column(table: Owner, syntax: Syntax) -> ColumnParts:
     if kind is None:
         raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
     serial = SERIALS.get(kind.sql().upper(), "") if isinstance(kind, exp.DataType) else ""
-    type_ = (BIGINT if serial == "BIGINT" else INT) if serial else whole_type(name, kind)
+    type_ = ColumnType(serial) if serial else whole_type(name, kind)
     parts, nullable = ColumnParts(Column(name, type_), serial=serial), set[bool | None]()
     if serial:
         nullable.add(False)

@@ -132,12 +132,15 @@ class OwnCommand(Statement):
             value = value[1:-1]
         settings.assign(self.connection, name, value)
 
+    def _set_time_zone(self, value: str) -> None:
+        settings.assign(self.connection, "timezone", value[1:-1] if value.startswith("'") else value.strip())
+
     def _set_schema(self, value: str) -> None:
         settings.assign(self.connection, "search_path", '"' + value[1:-1].replace('"', '""') + '"')
 
     def _show(self, text: str, name: str) -> Result:
-        name = plain_name(name) if name else "transaction_isolation"
-        del text
+        usual = "timezone" if "zone" in text.lower() else "transaction_isolation"
+        name = plain_name(name) if name else usual
         return Result((name,), (TEXT,), 1, iter([(settings.show(self.connection, name),)]))
 
     def _reset(self, name: str) -> None:

@@ -17,7 +17,7 @@ from gmdb.format.row import COLUMNS_PER_WORD, SizeCode, header_size
 
 Split = Callable[[bytes], "Iterable[Any] | None"]
 _FOUND = "IIq"  # kernel.index_read.FOUND
-_NUMBERS = {"INT": "i", "BIGINT": "q", "DOUBLE": "d"}
+_NUMBERS = {"SMALLINT": "i", "INT": "i", "BIGINT": "q", "REAL": "f", "DOUBLE": "d"}
 _ANY = {SizeCode.FOUR: "i", SizeCode.EIGHT: "q"}
 _HEAD = 3  # where a row's head is among what was unpacked: its size, its number of columns and their size codes
 _new = tuple.__new__

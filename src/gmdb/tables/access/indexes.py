@@ -23,6 +23,7 @@ from gmdb.process.late_dataclasses import dataclass
 
 _ORDERS = {
     Kind.WORD: Order.WORD,
+    Kind.SHORT: Order.WORD,
     Kind.BIT: Order.WORD,
     Kind.DECIMAL_WORD: Order.WORD,
     Kind.LONG: Order.LONG,
@@ -30,7 +31,9 @@ _ORDERS = {
     Kind.DECIMAL_WIDE: Order.WIDE,
     Kind.TEXT: Order.BYTES,
     Kind.BYTES: Order.BYTES,
+    Kind.WIDE: Order.BYTES,
 }
+_ORDERS_BY_NAME = {"DOUBLE": Order.DOUBLE, "REAL": Order.REAL, "INTERVAL": Order.INTERVAL}
 
 _TOO_LONG = bytes(2 * KEY_BYTES_MAX)  # instead of a key that is longer than any
 
@@ -177,7 +180,7 @@ def keys_without_index(table: str) -> SchemaError:
 
 def order_of(column: Column) -> Order:
     """How the values of a key column are compared."""
-    return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
+    return _ORDERS_BY_NAME.get(column.type.name) or _ORDERS[column.type.kind]
 
 
 def head_fields(index: IndexDefinition, columns: Sequence[Column], page_size: int) -> dict[str, Any]:

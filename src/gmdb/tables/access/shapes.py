@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gmdb.format.columns import Column
-from gmdb.kernel.values import BIGINT, BOOLEAN, BYTES, DOUBLE, FORM, INT, OTHER, SHAPE, TEXT
+from gmdb.kernel.values import BIGINT, BOOLEAN, BYTES, DOUBLE, FORM, INT, OTHER, SHAPE, SMALLINT, TEXT
 from gmdb.storage.memory import address_of, zeros
 
 _KINDS = {
-    **{"INT": INT, "BIGINT": BIGINT, "DOUBLE": DOUBLE, "BOOLEAN": BOOLEAN},
+    **{"SMALLINT": SMALLINT, "INT": INT, "BIGINT": BIGINT, "DOUBLE": DOUBLE, "BOOLEAN": BOOLEAN},
     **dict.fromkeys(("CHAR", "VARCHAR"), TEXT),
     **dict.fromkeys(("BINARY", "VARBINARY"), BYTES),
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC
 from functools import cache
 from typing import Any
 
 from gmdb.errors import DataError, Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.columns import Column, ColumnType
+from gmdb.format.interval import Interval
 from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
@@ -17,12 +19,18 @@ from gmdb.process.late_imports import pyarrow as pa
 @cache
 def _arrow_types() -> dict[str, pa.DataType]:
     return {
+        "SMALLINT": pa.int16(),
         "INT": pa.int32(),
         "BIGINT": pa.int64(),
+        "REAL": pa.float32(),
         "DOUBLE": pa.float64(),
         "BOOLEAN": pa.bool_(),
         "DATE": pa.date32(),
+        "TIME": pa.time64("us"),
         "TIMESTAMP": pa.timestamp("us"),
+        "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
+        "INTERVAL": pa.month_day_nano_interval(),
+        "UUID": pa.uuid(),
         "CHAR": pa.string(),
         "VARCHAR": pa.string(),
         "BINARY": pa.binary(),
@@ -39,6 +47,7 @@ def _kinships() -> tuple[Callable[[pa.DataType], bool], ...]:
         pa.types.is_floating,
         pa.types.is_boolean,
         pa.types.is_date,
+        pa.types.is_time,
         pa.types.is_timestamp,
         pa.types.is_decimal,
         lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
@@ -128,15 +137,15 @@ def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
         row = first_row + pc.index(pc.is_null(values), True).as_py()
         raise NullNotAllowed(f"row {row} has no value, but the column is NOT NULL")
     if values.type == target:
-        return _without_excess_blanks(column, values)
+        return _without_excess_blanks(column, _whole_microseconds(column, values, first_row))
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), target)
     if not _akin(values.type, target):
         raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}")
-    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
-        values = values.cast(pa.timestamp(values.type.unit, "UTC")).cast(pa.timestamp(values.type.unit))
+    if pa.types.is_timestamp(target):
+        values = _in_utc(column, values, target)
     try:
-        return _without_excess_blanks(column, values.cast(target, safe=True))
+        return _without_excess_blanks(column, _converted(values, target))
     except pa.ArrowInvalid as error:
         raise _misfit(column, values, target, first_row, error) from None
     except pa.ArrowNotImplementedError:
@@ -148,6 +157,51 @@ def _without_excess_blanks(column: Column, values: pa.Array) -> pa.Array:
     if column.type.name != "CHAR" or (pc.max(pc.binary_length(values)).as_py() or 0) <= column.type.length:
         return values
     return pc.utf8_rtrim(values, characters=" ")
+
+
+def _in_utc(column: Column, values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Times with a zone as UTC has them; a column that has instants takes no others."""
+    if values.type.tz is None and target.tz is not None:
+        raise TypeMismatch(f"times without a zone are no {column.type}: say of which zone they are, or cast them")
+    if values.type.tz is None:
+        return values
+    values = values.cast(pa.timestamp(values.type.unit, "UTC"))
+    return values if target.tz is not None else values.cast(pa.timestamp(values.type.unit))
+
+
+def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Values in a type that takes them without loss.  Raises ArrowInvalid if it does not."""
+    if target == pa.uuid():
+        return _uuids(values)
+    if pa.types.is_interval(target):
+        return pa.array([value and Interval.of(value) for value in values.cast(pa.duration("us")).to_pylist()], target)
+    converted = values.cast(target, safe=True)
+    if target == pa.float32() and pa.types.is_floating(values.type):
+        overflows = pc.and_(pc.is_inf(converted), pc.invert(pc.is_inf(values)))
+        if pc.any(overflows).as_py():
+            raise pa.ArrowInvalid("a value is too large")
+    return converted
+
+
+def _uuids(values: pa.Array) -> pa.Array:
+    """Of 16 bytes, or as texts."""
+    from uuid import UUID
+
+    if _is_binary(values.type):
+        return values.cast(pa.binary(), safe=True).cast(pa.binary(16), safe=True).cast(pa.uuid())
+    try:
+        return pa.array([value and UUID(value).bytes for value in values.to_pylist()], pa.binary(16)).cast(pa.uuid())
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+
+
+def _whole_microseconds(column: Column, values: pa.Array, first_row: int) -> pa.Array:
+    """Values of the column's type, refused if they are intervals with parts of microseconds."""
+    if column.type.name == "INTERVAL":
+        for row, value in enumerate(values.to_pylist()):
+            if value is not None and value.nanoseconds % 1000:
+                raise ValueOutOfRange(f"row {first_row + row}: {value!r} has parts of microseconds")
+    return values
 
 
 def _akin(source: pa.DataType, target: pa.DataType) -> bool:
@@ -164,6 +218,10 @@ def _akin(source: pa.DataType, target: pa.DataType) -> bool:
         return True
     if pa.types.is_integer(source) and pa.types.is_floating(target):
         return True
+    if target == pa.uuid():
+        return _is_binary(source) or pa.types.is_string(source) or pa.types.is_large_string(source)
+    if pa.types.is_interval(target):
+        return pa.types.is_duration(source)
     return any(kin(source) and kin(target) for kin in _kinships())
 
 
@@ -173,7 +231,7 @@ def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: in
     while last - first > 1:
         middle = (first + last) // 2
         try:
-            values[first:middle].cast(target, safe=True)
+            _converted(values[first:middle], target)
             first = middle
         except pa.ArrowInvalid:
             last = middle
@@ -181,6 +239,17 @@ def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: in
 
 
 # ---- Arrow's values as Python has them.
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column."""
+    type_ = column.type
+    if pa.types.is_interval(type_):
+        return [None if value is None else Interval.of(value) for value in column.to_pylist()]
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        in_utc = column.cast(pa.timestamp(type_.unit, "UTC")).cast(pa.timestamp(type_.unit))
+        return [None if value is None else value.replace(tzinfo=UTC) for value in in_utc.to_pylist()]
+    return list(column.to_pylist())
 
 
 def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
@@ -191,7 +260,7 @@ def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            columns.append(column.to_pylist())
+            columns.append(python_values(column))
         except (ValueError, OverflowError) as error:
             raise DataError(f"column {name} has a value that Python cannot have: {error}") from error
     return columns

@@ -30,7 +30,7 @@ from gmdb.storage.loads import staged_path
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
 from gmdb.tables.arrow.append import BUFFER_SIZE, PagePlacer, append
-from gmdb.tables.arrow.arrow_types import arrow_type
+from gmdb.tables.arrow.arrow_types import arrow_type, python_values
 from gmdb.tables.arrow.load_kinds import REFUSE, REPLACE, Apply, Operation, key_index, require_key
 from gmdb.tables.arrow.staging import StagedFile, definition_digest
 from gmdb.tables.catalog.changes import DefinitionChanges
@@ -155,8 +155,14 @@ class KeyedChanges:
                 done += len(batch)
                 if len(numbers):
                     rows = self._rows(batch).take(pa.array(numbers))
-                    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in self._key_names])
+                    order = self._in_order(rows)
                     yield done - len(batch) + numbers[order.to_numpy()], rows.take(order)
+
+    def _in_order(self, rows: pa.RecordBatch) -> pa.Array:
+        """The places of rows in the order of their keys."""
+        columns = [self._table.column(name) for name in self._key_names]
+        keys = pa.record_batch([_comparable(one, rows.column(one.name)) for one in columns], names=self._key_names)
+        return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in self._key_names])
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns of a batch."""
@@ -164,7 +170,7 @@ class KeyedChanges:
         return batch.select(range(batch.num_columns - extra))
 
     def keys(self, rows: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-        return zip(*(rows.column(name).to_pylist() for name in self._key_names), strict=True)
+        return zip(*(python_values(rows.column(name)) for name in self._key_names), strict=True)
 
 
 def _sortable(changes: pa.Table, orders: Sequence[str]) -> pa.Table:
@@ -184,8 +190,10 @@ def _comparable(column: Column, values: pa.Array) -> pa.Array:
         return pc.utf8_rtrim(values, characters=" ")
     if column.type.name == "BINARY":
         return pa.array([value and value.rstrip(b"\0") for value in values.to_pylist()], pa.binary())
-    if column.type.name == "DOUBLE":
-        return pc.add(values, 0.0)  # of which there are two zeros
+    if column.type.name in ("DOUBLE", "REAL"):
+        return pc.add(values, pa.scalar(0.0, values.type))  # of which there are two zeros
+    if column.type.name == "UUID":
+        return values.storage
     return values
 
 
@@ -334,7 +342,7 @@ class _Applying:
         """Update the rows that exist; returns which do not."""
         missing = np.zeros(len(chosen), bool)
         for numbers, rows in self.changes.batches(chosen):
-            columns = [rows.column(name).to_pylist() for name in self._updated]
+            columns = [python_values(rows.column(name)) for name in self._updated]
             values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
             was_there = self._update_batch(zip(self.changes.keys(rows), values, strict=True))
             missing[numbers] = ~np.fromiter(was_there, bool, len(rows))
@@ -387,7 +395,7 @@ class _Applying:
     def _taken_away(self, rows: pa.RecordBatch) -> Iterator[list[Any]]:
         """The new rows; the old ones are deleted by then."""
         columns = self._table.columns
-        new_values = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+        new_values = {name: python_values(rows.column(name)) for name in rows.schema.names}
         for n, key in enumerate(self.changes.keys(rows)):
             held = self._held(key)
             for row_id, _ in held:

@@ -9,6 +9,7 @@ from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.row_changes import Watch
+from gmdb.tables.arrow.arrow_types import python_values
 from gmdb.tables.arrow.scan import Reading, Scan
 
 
@@ -43,4 +44,4 @@ def keys_of_rows(
 def _distinct(columns: Sequence[pa.Array]) -> Iterator[tuple[Any, ...]]:
     names = [f"k{n}" for n in range(len(columns))]
     keys = pa.table(list(columns), names=names).group_by(names).aggregate([])
-    return zip(*(keys.column(name).to_pylist() for name in names), strict=True)
+    return zip(*(python_values(keys.column(name)) for name in names), strict=True)

@@ -33,7 +33,10 @@ from gmdb.transaction.snapshots import Snapshot
 
 # ---- Memory that kernels decode columns into, and the Arrow arrays that it becomes.
 
-_WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
+_WIDTHS = {
+    **{Kind.SHORT: 2, Kind.WORD: 4, Kind.LONG: 8},
+    **dict.fromkeys((Kind.DECIMAL_WORD, Kind.DECIMAL_LONG, Kind.DECIMAL_WIDE, Kind.WIDE), 16),
+}
 
 
 def plan_columns(columns: Sequence[Column]) -> np.ndarray:

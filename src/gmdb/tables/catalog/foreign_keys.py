@@ -543,7 +543,7 @@ def _own_index(key: ForeignKey) -> IndexDefinition | None:
 def _normalizer(columns: Sequence[Column]) -> Callable[[Key], Key]:
     """A function that makes keys equal if, and only if, an index of such columns takes them for the same."""
     strip = {n: column.type.padding for n, column in enumerate(columns) if column.type.padding}
-    doubles = [n for n, column in enumerate(columns) if column.type.name == "DOUBLE"]
+    doubles = [n for n, column in enumerate(columns) if column.type.name in ("DOUBLE", "REAL")]
     if not strip and not doubles:
         return lambda key: key
 

@@ -19,7 +19,7 @@ from gmdb.tables.catalog.schema import FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constra
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.session import Session
 
-_INTEGERS = ("INT", "BIGINT")
+_INTEGERS = ("SMALLINT", "INT", "BIGINT")
 
 
 class KeyChanges:

@@ -29,6 +29,7 @@ SYS_STATISTICS_ID, SYS_STREAMS_ID, SYS_VIEWS_ID, SYS_SCHEMAS_ID, FIRST_USER_ID =
 PRIMARY_KEY, UNIQUE, CHECK, FOREIGN_KEY = "primary key", "unique", "check", "foreign key"
 NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT = "no action", "restrict", "cascade", "set null", "set default"
 ACTIONS = (NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT)
+INTEGERS = ("SMALLINT", "INT", "BIGINT")  # types of columns that can be numbered
 SYSTEM_PREFIX = "sys_"  # of the names of system tables and views
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
@@ -246,14 +247,14 @@ def check_column(table: str, column: Column) -> None:
             raise SchemaError(f"{where}: a generated column has no default, and is no identity")
         if column.type.is_lob:
             raise SchemaError(f"{where}: a {column.type} is not generated; use TEXT or BYTEA")
-    if column.sequence and (column.identity is not None or column.type.name not in ("INT", "BIGINT")):
-        raise SchemaError(f"{where}: a column with the numbers of a sequence is INT or BIGINT, and no identity")
+    if column.sequence and (column.identity is not None or column.type.name not in INTEGERS):
+        raise SchemaError(f"{where}: a column with the numbers of a sequence is an integer, and no identity")
     if column.identity is None:
         return
     if column.identity not in IDENTITIES:
         raise SchemaError(f"{where}: identity {column.identity!r} is not one of {', '.join(IDENTITIES)}")
-    if column.type.name not in ("INT", "BIGINT") or column.default is not None or column.nullable:
-        raise SchemaError(f"{where}: an identity column is INT or BIGINT, NOT NULL and has no default")
+    if column.type.name not in INTEGERS or column.default is not None or column.nullable:
+        raise SchemaError(f"{where}: an identity column is SMALLINT, INT or BIGINT, NOT NULL and has no default")
 
 
 def require_room(table: str, columns: Sequence[Column], page_size: int) -> None:

@@ -9,7 +9,7 @@ import json
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -23,7 +23,8 @@ from gmdb.errors import (
     StreamConflict,
 )
 from gmdb.format.address import SYSTEM_DEVICE, RowId
-from gmdb.format.columns import EPOCH, EPOCH_DATE, Column, ColumnType
+from gmdb.format.columns import EPOCH, EPOCH_DATE, Column, ColumnType, is_uuid, microseconds_of
+from gmdb.format.interval import Interval
 from gmdb.format.options import options_text, with_options
 from gmdb.format.page import SegmentType
 from gmdb.process.late_dataclasses import dataclass, field, replace
@@ -430,13 +431,15 @@ class TableStatistics:
 def place_of(value: Any) -> Place | None:
     """Where a value stands among those of its type, as a number or a text."""
     if isinstance(value, datetime):
-        return (value - EPOCH).total_seconds()
+        return (value.replace(tzinfo=None) - EPOCH).total_seconds()
     if isinstance(value, date):
         return float((value - EPOCH_DATE).days)
     if isinstance(value, int | float | Decimal):
         return float(value)
-    if isinstance(value, bytes):
-        return value.hex()
+    if isinstance(value, time | Interval):
+        return float(microseconds_of(value) if isinstance(value, time) else value.length())
+    if isinstance(value, bytes) or is_uuid(value):
+        return value.hex() if isinstance(value, bytes) else str(value.hex)
     return value if isinstance(value, str) else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from gmdb.errors import Corruption, DataError, Error
 from gmdb.format import anatomy, heap, row
 from gmdb.format.address import NO_PAGE, NO_SLOT, SYSTEM_DEVICE, RowId, offset_of, page_name
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, is_uuid
+from gmdb.format.interval import Interval
 from gmdb.format.layout import Finding
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import BITS_AT, NO_LOCK, ROW_HEAD, RowFlag, SizeCode, header_size, walk_cells
@@ -100,8 +101,10 @@ def plain(value: Any) -> Any:
     """A value as JSON can hold it without loss: what JSON has no type for becomes a string."""
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, Interval) or is_uuid(value):
+        return str(value)
     if isinstance(value, Decimal) or (isinstance(value, float) and not abs(value) < float("inf")):
         return str(value)
     return value
