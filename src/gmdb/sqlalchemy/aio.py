@@ -13,7 +13,6 @@ from sqlalchemy.connectors.asyncio import (
     AsyncAdapt_dbapi_connection,
     AsyncAdapt_dbapi_cursor,
     AsyncAdapt_dbapi_ss_cursor,
-    AsyncAdapt_terminate,
 )
 from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.util import await_only
@@ -37,7 +36,7 @@ class StreamingCursor(AsyncAdapt_dbapi_ss_cursor, Cursor):
     __slots__ = ()
 
 
-class Connection(AsyncAdapt_terminate, AsyncAdapt_dbapi_connection):
+class Connection(AsyncAdapt_dbapi_connection):
     """A connection of gmdb.aio, as SQLAlchemy's greenlets call it."""
 
     __slots__ = ()
@@ -64,10 +63,8 @@ class Connection(AsyncAdapt_terminate, AsyncAdapt_dbapi_connection):
     def isolation(self, level: Any) -> None:
         await_only(self._connection.set_isolation(level))
 
-    async def _terminate_graceful_close(self) -> None:
-        await self._connection.close()
-
-    def _terminate_force_close(self) -> None:
+    def terminate(self) -> None:
+        """Close, also where no loop is running: a connection was invalidated, or nobody has it any more."""
         self._connection.terminate()
 
 
