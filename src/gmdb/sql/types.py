@@ -159,8 +159,11 @@ def _type_of_elements(values: Sequence[Any]) -> ColumnType | None:
     if kinds == {str}:
         return array_of(TEXT)
     if kinds == {int}:
-        known = [value for value in values if value is not None]
-        types = [type_of_value(min(known)), type_of_value(max(known))]
+        known = values if None not in values else [value for value in values if value is not None]
+        low, high = type_of_value(min(known)), type_of_value(max(known))
+        if low == high == INT:
+            return _INTS
+        types = [low, high]
     else:
         types = list({type_of_value(value) or TEXT for value in values if value is not None})
     if any(type_ is not None and type_.is_array for type_ in types):
@@ -171,6 +174,9 @@ def _type_of_elements(values: Sequence[Any]) -> ColumnType | None:
         raise TypeMismatch(f"the elements of an array are of one type, but a parameter has {error}") from None
     assert element is not None
     return array_of(element)
+
+
+_INTS = array_of(INT)
 
 
 def is_array(type_: ColumnType | None) -> bool:

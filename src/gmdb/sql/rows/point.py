@@ -16,6 +16,7 @@ from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access
 from gmdb.sql.rows.expressions import compile_row, is_taken
 from gmdb.sql.types import TEXT
+from gmdb.tables.access.shapes import are_known
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ def point_of(
     numbers = {column: n for n, column in enumerate(access.table.stored)}
     if not all(column in numbers for column in columns):
         return None
-    return Point(connection, access, [numbers[column] for column in columns], follow)
+    outputs = [numbers[column] for column in columns]
+    if not are_known(access.table.definition.columns[n] for n in outputs):
+        return None
+    return Point(connection, access, outputs, follow)
 
 
 def _shown(relation: tree.Relation) -> tuple[Access, list[tree.Column]] | None:

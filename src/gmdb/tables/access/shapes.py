@@ -67,20 +67,21 @@ def row_shape(columns: Sequence[Column], outputs: Sequence[int] | None = None) -
     None if some of these have types that kernels do not know, or are there twice.
     """
     given = range(len(columns)) if outputs is None else outputs
-    if len(set(given)) < len(given) or not _are_known(columns[n] for n in given):
+    if len(set(given)) < len(given) or not are_known(columns[n] for n in given):
         return None
     return Shape(columns, None, given)
 
 
 def patch_shape(columns: Sequence[Column], numbers: Sequence[int]) -> Shape | None:
     """The shape of patches of some columns, which have these numbers in their table."""
-    return Shape(columns, numbers, ()) if _are_known(columns) else None
+    return Shape(columns, numbers, ()) if are_known(columns) else None
 
 
 def key_shape(columns: Sequence[Column], room: int, nulls: bool) -> Shape | None:
     """The shape of keys; ``nulls``: any of their values may be NULL."""
-    return Shape(columns, None, (), room, nulls) if _are_known(columns) else None
+    return Shape(columns, None, (), room, nulls) if are_known(columns) else None
 
 
-def _are_known(columns: Iterable[Column]) -> bool:
+def are_known(columns: Iterable[Column]) -> bool:
+    """Whether kernels know the types of some columns."""
     return all(column.type.name in _KINDS for column in columns)
