@@ -254,3 +254,12 @@ def test_the_process_that_has_a_hash_index_open_is_asked(tmp_path: Path) -> None
         run = [sys.executable, "-c", GMSTAT, "index", str(tmp_path / "shop.gmdb"), "orders_id", "--json"]
         document = json.loads(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
     assert sum(level["entries"] for level in document["levels"]) == ROWS + 1
+
+
+def test_an_index_of_a_schema_is_drawn_by_its_full_name(path, capsys):
+    with gmdb.connect(path) as db:
+        db.create_schema("s")
+        for name in ("t", "s.t"):
+            db.execute(f"create table {name} (i int primary key)")
+    assert gmstat(["index", str(path), "s.t_pkey"]) == 0
+    assert "of table s.t:" in capsys.readouterr().out

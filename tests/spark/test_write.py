@@ -366,3 +366,17 @@ def test_generated_columns_are_computed_by_tasks_and_by_the_owner(
         save(changed.selectExpr("id + 3000 id", "a", "s", "a * 2 + 1 g"), "keyed")
     assert db.execute("select count(*) from keyed where id >= 2000").fetchall() == [(14,)]
     db.commit()
+
+
+def test_a_table_of_a_schema_is_written_and_read_by_its_full_name(spark, table, save, path):
+    table.execute("create schema s")
+    table.commit()
+    save(numbers(spark, 0, 5), "s.tbl", createTable="true")
+    save(numbers(spark, 5, 5), "s.tbl")
+    table.execute("create temp table mine as select 1 as i")
+    table.commit()
+    read = spark.read.format("gmdb")
+    assert read.option("table", "s.tbl").load(str(path)).count() == 10
+    assert read.option("table", "s.tbl").option("where", "i = 7").load(str(path)).count() == 1
+    assert table.execute("select count(*), max(i) from s.tbl").fetchone() == (10, 9)
+    assert "no table" in refusal(lambda: read.option("table", "pg_temp.mine").load(str(path)).count())

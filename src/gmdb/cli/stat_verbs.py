@@ -355,8 +355,8 @@ def _cut(arguments: argparse.Namespace) -> Cut:
 
 def _from_owner(owner: Connection, name: str) -> IndexView:
     tables = [owner.table(table) for table in owner.tables()]
-    definition = find_index([index for table in tables for index in table.indexes], name)
-    sent = owner._index_pages(definition.name)
+    full, definition = find_index((index for table in tables for index in table.indexes), tables, name)
+    sent = owner._index_pages(full)
     pages = dict(zip(sent["page_id"].to_pylist(), sent["page"].to_pylist(), strict=True))
     table = next(table for table in tables if table.obj_id == definition.table_id)
     return read_index(lambda page_id: pages.get(page_id, b"") or _missing(page_id), definition, table)

@@ -72,8 +72,8 @@ LOBS = (
 
 def view_of(files: DatabaseFiles, name: str) -> IndexView:
     """An index, decoded."""
-    definition = find_index([index for _, index in files.index_rows()], name)
     tables = known_tables(files)
+    _, definition = find_index((index for _, index in files.index_rows()), tables.values(), name)
     if definition.table_id not in tables:
         raise Corruption(f"index {definition.name} is of table {definition.table_id}, which the catalog does not list")
     return read_index(files.page, definition, tables[definition.table_id])

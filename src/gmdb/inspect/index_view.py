@@ -6,7 +6,7 @@ Nothing is trusted: a page that cannot be followed becomes a problem of the inde
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +21,7 @@ from gmdb.format.slotted import slot_room, slots
 from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.late_imports import numpy as np
 from gmdb.tables.access.indexes import IndexDefinition, written_columns
+from gmdb.tables.catalog.names import PUBLIC, full_name
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.page_view import plain
 
@@ -205,12 +206,16 @@ def _plain_key(key: Key) -> list[Any] | None:
     return None if key is None else [plain(value) for value in key]
 
 
-def find_index(indexes: Sequence[IndexDefinition], name: str) -> IndexDefinition:
-    """An index by its name, as written or in lower case."""
-    by_name = {index.name: index for index in indexes}
+def find_index(
+    indexes: Iterable[IndexDefinition], tables: Iterable[TableDefinition], name: str
+) -> tuple[str, IndexDefinition]:
+    """An index by its full name, as written or in lower case; with that name."""
+    schemas = {table.obj_id: table.schema for table in tables}
+    named = ((full_name(schemas.get(index.table_id, PUBLIC), index.name), index) for index in indexes)
+    by_name = dict(named)
     for spelling in (name, name.lower()):
         if spelling in by_name:
-            return by_name[spelling]
+            return spelling, by_name[spelling]
     raise NoSuchIndex(f"there is no index {name}; the indexes are: {', '.join(sorted(by_name)) or 'none yet'}")
 
 

@@ -10,19 +10,22 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from gmdb.errors import Error, InvalidSyntax, NoSuchTable, UnsupportedExpression
+from gmdb.errors import Error, InvalidSyntax, UnsupportedExpression
 from gmdb.format.columns import Column
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.binder import Binder
+from gmdb.sql.bind.of_rows import NoConnection
 from gmdb.sql.duck.execution import Source
 from gmdb.sql.duck.text import result_of, write
 from gmdb.sql.parser import parse
 from gmdb.sql.plan.choosing import Chooser
 from gmdb.sql.plan.estimates import Estimates
 from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.syntax import Written
 from gmdb.sql.tree import Filter, Project, Relation, Table, conjuncts, walk
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
+from gmdb.tables.catalog.names import full_name
 from gmdb.tables.catalog.schema import TableDefinition
 
 _CLAUSES = {"expressions", "from_", "where", "kind"}
@@ -43,7 +46,7 @@ class RowFilter:
     def __init__(self, table: TableDefinition, wanted: Sequence[str], where: str) -> None:
         self._table = table
         listed = ", ".join(_quoted(name) for name in wanted)
-        self._text = f"SELECT {listed} FROM {_quoted(table.name)} WHERE {where}"
+        self._text = f"SELECT {listed} FROM {_quoted(table.own_name)} WHERE {where}"
         self._statement = self._parsed(where)
 
     def _parsed(self, where: str) -> exp.Select:
@@ -125,26 +128,26 @@ def _by_position(source: Batches, names: Sequence[str]) -> Callable[[Sequence[in
     return batches
 
 
-class _OneTable(Catalog):
+class _OneTable(NoConnection):
     """Knows one table."""
 
     def __init__(self, table: TableDefinition) -> None:
         self._table = table
 
-    def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition:
-        del node, name, others  # the statement names this one alone
+    def find(self, written: Written, in_view: bool, passed: set[str]) -> TableDefinition:
+        del written, in_view, passed  # the statement names this one alone
         return self._table
 
-    def no_such_table(self, name: str, node: exp.Expr, others: Sequence[str] = ()) -> NoSuchTable:
-        del node, others
-        return NoSuchTable(f"there is no table {name}")
+    def column_of(self, table: Written, node: exp.Expr) -> str:
+        del node
+        return full_name(table.schema, table.name)
 
     def is_view(self, name: str) -> bool:
         del name
         return False
 
     def listing(self, name: str, *_: Any) -> Sequence[Column]:
-        raise self.no_such_table(name, exp.Null())
+        raise self.no_such_table(Written(name), exp.Null())
 
 
 def _quoted(name: str) -> str:

@@ -225,10 +225,7 @@ class Shell:
         self._output = new
 
     def _do_tables(self) -> None:
-        self._execute(
-            "select name, 'table' as kind from sys_tables where name not like 'sys\\_%' "
-            "union all select name, 'view' from sys_views order by name"
-        )
+        self._execute("select full_name as name, kind from sys_relations order by name")
 
     def _do_describe(self, name: str) -> None:
         plain = name.strip('"') if name.startswith('"') else name.lower()

@@ -74,6 +74,18 @@ class Catalog:
         self.names = Names(connection)
         self._functions: Any = None  # of PostgreSQL's catalog, once there is one
 
+    def find(self, written: Written, in_view: bool, passed: set[str]) -> TableDefinition | ViewDefinition | None:
+        """What a name means, if anything; ``passed`` gets the full names that came before."""
+        return self.names.find(written, in_view, passed)
+
+    def no_such_table(self, written: Written, node: exp.Expr, others: Sequence[str] = ()) -> Exception:
+        return self.names.no_such_table(written, node, others)
+
+    def current_schema(self, node: exp.Expr) -> str | None:
+        """The schema in which new tables are."""
+        del node
+        return next(self.names.current_schemas(), None)
+
     def column_of(self, table: Written, node: exp.Expr) -> str:
         """The full name of a table that stands before a column, with its schema."""
         del node
@@ -149,10 +161,10 @@ class Binder:
 
         Raises NoSuchTable with the nearest name, of tables and views or of ``others``.
         """
-        in_view, names = self._inside is not None, self.catalog.names
-        found = names.find(written, in_view, self.passed)
+        in_view = self._inside is not None
+        found = self.catalog.find(written, in_view, self.passed)
         if found is None:
-            raise names.no_such_table(written, node, others)
+            raise self.catalog.no_such_table(written, node, others)
         if isinstance(found, TableDefinition) and found.sequence:
             raise is_a_sequence(found, node)
         if isinstance(found, ViewDefinition) and not found.number:
@@ -166,9 +178,9 @@ class Binder:
             self.tables[found.name] = found
         return found
 
-    def current_schema(self) -> str | None:
+    def current_schema(self, node: exp.Expr) -> str | None:
         """The schema in which new tables are, noted as one on which the statement depends."""
-        self.schema = (next(self.catalog.names.current_schemas(), None),)
+        self.schema = (self.catalog.current_schema(node),)
         return self.schema[0]
 
     def means_the_same(self) -> bool:

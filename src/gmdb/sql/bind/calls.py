@@ -111,7 +111,7 @@ def _environment(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
 
         return Constant(TEXT, f"gmdb {version('gmdb')}")
     if name == "current_schema":
-        return Constant(TEXT, binder.current_schema())
+        return Constant(TEXT, binder.current_schema(syntax.node))
     return Constant(TEXT, CATALOG_NAME)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import UnsupportedExpression
+from gmdb.errors import NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
 from gmdb.sql.bind.binder import Binder, Catalog
@@ -20,18 +20,28 @@ from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.syntax import Written
 from gmdb.sql.tree import Expression
 from gmdb.sql.types import within
+from gmdb.tables.catalog.schema import TableDefinition
 
 
-class _NoTables(Catalog):
-    """For what is bound without a query, and so names no tables."""
+class NoConnection(Catalog):
+    """For what is bound without a connection, and so names no tables."""
 
     def __init__(self) -> None:
-        """There is no connection."""
+        """There is nothing to know."""
+
+    def find(self, written: Written, in_view: bool, passed: set[str]) -> TableDefinition | None:
+        del written, in_view, passed
+        return None
+
+    def no_such_table(self, written: Written, node: exp.Expr, others: Sequence[str] = ()) -> Exception:
+        del node, others
+        return NoSuchTable(f"there is no table {written}")
 
     def column_of(self, table: Written, node: exp.Expr) -> str:
-        raise UnsupportedExpression(
-            f"no schema stands before {table.name} here", *place(node), "Write the column alone"
-        )
+        raise UnsupportedExpression(f"no schema stands before {table.name} here", *place(node), "Write the column")
+
+    def current_schema(self, node: exp.Expr) -> str | None:
+        raise UnsupportedExpression("current_schema() cannot stand here: it is another one for others", *place(node))
 
     def postgres_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
         raise UnsupportedExpression(f"{name} cannot stand here: it asks for definitions", *place(node))
@@ -45,7 +55,7 @@ def alone(node: exp.Expr, what: str) -> Binder:
     for part, name in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
         if part is not None:
             raise UnsupportedExpression(f"{name} cannot stand in {what}", *place(part))
-    return Binder(_NoTables(), {})
+    return Binder(NoConnection(), {})
 
 
 def bind_condition(node: exp.Expr, scope: Scope, what: str) -> Expression:

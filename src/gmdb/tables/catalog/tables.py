@@ -123,6 +123,7 @@ class Catalog:
         self.tables: Mapping[str, TableDefinition] = _by_name(TableDefinition, by_number.values())
         self.lasting = {name: one for name, one in self.tables.items() if not is_temporary(one.schema)}
         self.views: Mapping[str, ViewDefinition] = _by_name(ViewDefinition, by_number.values())
+        self.lasting_views = _of_session(self.views, None)
         self.schemas: Mapping[str, SchemaDefinition] = _by_name(SchemaDefinition, by_number.values())
         self._now = _Version(since, by_number)
         self._tables_now = {table.number: table for table in self.tables.values()}
@@ -189,8 +190,9 @@ class Catalog:
     def views_of(self, session: Session | None) -> Mapping[str, ViewDefinition]:
         """All views by name, but for other sessions' temporary ones; without a session, those that are committed."""
         others = self._seen(session)
-        views = self.views if others is None else _by_name(ViewDefinition, others)
-        return _of_session(views, session)
+        if others is None and (session is None or not session.temporary_schema):
+            return self.lasting_views
+        return _of_session(self.views if others is None else _by_name(ViewDefinition, others), session)
 
     def schemas_of(self, session: Session | None) -> Mapping[str, SchemaDefinition]:
         """All schemas that were created."""
