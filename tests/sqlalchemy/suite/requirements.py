@@ -29,11 +29,11 @@ THERE = """
     create_temp_table_as cross_schema_fk_reflection ctes_on_dml has_temp_table implicit_default_schema
     schema_create_delete schema_reflection schemas
     temp_table_comment_reflection temp_table_names temp_table_reflect_indexes temp_table_reflection temporary_tables
-    temporary_views
+    temporary_views datetime_interval window_range_non_numeric
 """
 ABSENT = """
-    array_type datetime_interval server_side_cursors
-    window_range window_range_non_numeric window_range_numeric
+    array_type server_side_cursors
+    window_range window_range_numeric
 """
 
 
