@@ -53,6 +53,8 @@ VALUES: dict[str, list[Any]] = {
     "BOOLEAN[]": [[], [True, None, False], [True, False]],
     "BYTEA[]": [[b"", b"\xff"], [None, b""], [b"a"]],
     "TIMESTAMP[]": [[datetime(2024, 2, 29, 1, 2, 3, 4)], [None, datetime(1, 1, 1)]],
+    "JSON": ['{"b": 1, "a": [1.5, null]}', '"\\u00e9"', "7", '["' + "x" * LONG + '"]'],
+    "JSONB": ['{"a": [1.5, null], "b": 1}', '"é"', "7", '["' + "ä" * LONG + '"]'],
     "CLOB": ["", "short", "ü" * LONG],
     "BLOB": [b"", b"short", b"\xfe" * LONG],
 }

@@ -45,7 +45,9 @@ def made(db: Connection) -> Connection:
 
 
 def rows_of(connection: Any, table: str = "other") -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in connection.execute(f"select * from {table} order by k").fetchall()]
+    cursor = connection.cursor()
+    cursor.read_document = str  # JSON as the text that it is
+    return [tuple(row) for row in cursor.execute(f"select * from {table} order by k").fetchall()]
 
 
 def by_literals(db: Connection) -> None:
@@ -96,6 +98,9 @@ def by_sqlalchemy(db: Connection) -> None:
     db.commit()
     engine = sa.create_engine(f"gmdb:///{db.path}")
     every, other = (sa.Table(name, sa.MetaData(), autoload_with=engine) for name in ("every", "other"))
+    for column in other.columns:
+        if isinstance(column.type, sa.JSON):
+            column.type.none_as_null = True
     with engine.begin() as connection:
         others = [column for column in every.columns if column.name != SPAN]  # a timedelta is no interval of months
         found = [row._asdict() for row in connection.execute(sa.select(*others))]
@@ -121,6 +126,8 @@ def test_values_stay_what_they_are(made: Connection, way: Callable[[Connection],
 def test_they_are_found_sorted_and_grouped(made: Connection) -> None:
     """Each by an index if it can have one, by rows, and by DuckDB."""
     for name, (spelling, values) in zip(NAMES, TYPES.items(), strict=True):
+        if spelling in ("JSON", "JSONB"):
+            continue  # tests/sql/test_json.py
         fitting = [as_stored(spelling, value) for value in values if is_key(value)]
         ordered = sorted(fitting)
         made.execute("delete from other")
@@ -204,7 +211,7 @@ TYPES_OF = dict(zip(NAMES, TYPES, strict=True))
 def _short(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_short, value[:100]))
-    return value[:100] if isinstance(value, str | bytes) else value
+    return value[:98] + value[-2:] if isinstance(value, str | bytes) and len(value) > 100 else value
 
 
 def test_spark_reads_and_writes_them(made: Connection, spark: SparkSession, path: Path) -> None:

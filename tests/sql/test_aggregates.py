@@ -58,7 +58,7 @@ def close(a: Any, b: Any) -> bool:
         return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=1e-12)
     if isinstance(a, Decimal) and isinstance(b, Decimal):
         return a == b and a.as_tuple().exponent == b.as_tuple().exponent
-    return type(a) is type(b) and a == b
+    return (isinstance(a, str) and a == b) or (type(a) is type(b) and a == b)
 
 
 def all_aggregations() -> Iterator[Aggregation]:

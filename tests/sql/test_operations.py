@@ -16,7 +16,7 @@ import pytest
 
 from gmdb import errors
 from gmdb.errors import DataError
-from gmdb.format.columns import ColumnType, array_of
+from gmdb.format.columns import ColumnType, array_of, json_of
 from gmdb.format.interval import Interval
 from gmdb.sql import operations
 from gmdb.sql.duck.instance import translated
@@ -33,6 +33,8 @@ from gmdb.sql.types import (
     INT,
     INTEGERS,
     INTERVAL,
+    JSON,
+    JSONB,
     NUMERIC,
     REAL,
     SMALLINT,
@@ -162,6 +164,26 @@ INSTANTS = [one.replace(tzinfo=UTC) for one in (*TIMESTAMPS, datetime(2024, 3, 1
 REALS = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 13421773 * 2.0**-27, 2.0**-149, 2.0**24, (2 - 2.0**-23) * 2.0**127]
 REALS += [float("inf"), float("-inf"), float("nan"), 32767.5, -32768.0, 2147483648.0, 9999.99609375, 2.0**-126]
 UUIDS = [UUID(int=0), UUID(int=(1 << 128) - 1), UUID(int=1 << 127), UUID("7fffffff-ffff-4fff-bfff-0123456789ab")]
+DOCUMENTS = [
+    "{}",
+    "[]",
+    "null",
+    "true",
+    '"a"',
+    '"12"',
+    "0",
+    "1.50",
+    "-2147483648.5",
+    "1e30",
+    "[1, 2, 3]",
+    '{"a": null}',
+]
+DOCUMENTS += [
+    '{"a": {"b": [1, "x"]}, "ab": 2}',
+    '["a", {"a": 1}, null]',
+    '{"a": "ÄÖ\\n", "": 1}',
+    "9223372036854775808",
+]
 BYTES = [b"", b"a", b"\x00\xff", b"abc", b"\\x61", b"1234", "ä".encode()]
 
 
@@ -184,6 +206,8 @@ def odd_values(type_: ColumnType) -> list[Any]:
         return [value.ljust(type_.length, b"\0") for value in BYTES if len(value) <= type_.length]
     if name == "VARBINARY":
         return [value for value in BYTES if len(value) <= type_.length]
+    if type_.is_json:
+        return [json_of(type_, text) for text in DOCUMENTS]
     others: dict[str, list[Any]] = {"DOUBLE": DOUBLES, "BOOLEAN": [True, False], "DATE": DATES, "TIMESTAMP": TIMESTAMPS}
     others |= {"REAL": REALS, "TIME": TIMES, "TIMESTAMPTZ": INSTANTS, "UUID": UUIDS, "INTERVAL": INTERVALS}
     return others[name]
@@ -289,7 +313,7 @@ def same(a: Any, b: Any) -> bool:
         return b != b
     if isinstance(a, Decimal) and isinstance(b, Decimal):
         return a == b and a.as_tuple().exponent == b.as_tuple().exponent
-    return type(a) is type(b) and a == b
+    return (isinstance(a, str) and a == b) or (type(a) is type(b) and a == b)
 
 
 def mismatches(
@@ -363,6 +387,8 @@ TYPES = [
     BYTEA,
     BINARY4,
     VARBINARY2,
+    JSON,
+    JSONB,
 ]
 Case = tuple[Operation, dict[int, Any]]
 

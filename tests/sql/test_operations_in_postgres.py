@@ -52,6 +52,12 @@ SPELLED = {
     "ilike_escape": "({0} ILIKE {1} ESCAPE {2})",
     "similar": "({0} SIMILAR TO {1})",
     "similar_escape": "({0} SIMILAR TO {1} ESCAPE {2})",
+    **{
+        name: f"{name}({{0}}, ({{1}})::text[])"
+        for name in ("jsonb_exists_any", "jsonb_exists_all", "jsonb_delete_path")
+    },
+    "jsonb_set": "jsonb_set({0}, ({1})::text[], {2}, {3})",
+    "jsonb_insert": "jsonb_insert({0}, ({1})::text[], {2}, {3})",
     "neg": "(- {0})",
     "bitnot": "(~ {0})",
     "not": "(NOT {0})",
@@ -99,14 +105,15 @@ def expression(operation: Operation, arguments: Sequence[str]) -> str:
         field = arguments[0].split("'")[1] if "'" in arguments[0] else "nothing"
         return f"extract({field} FROM {arguments[1]})"
     if name in SPELLED:
-        return SPELLED[name].format(*arguments)
+        default = "true" if name == "jsonb_set" else "false"  # of an argument that may be left out
+        return SPELLED[name].format(*arguments, default)
     if name[0].isalpha() and not name.startswith("IS "):
         return f"{name}({', '.join(arguments)})"
     return f"({arguments[0]} {name} {arguments[1]})"
 
 
 def value_of(text: str | None, type_: ColumnType) -> Any:
-    if text is None or type_.name in ("CHAR", "VARCHAR"):
+    if text is None or type_.is_text:
         return text
     if type_.name == "BOOLEAN":
         return text == "t"
@@ -129,7 +136,7 @@ def alike(ours: Any, theirs: Any) -> bool:
             return False
         kept = max(int(ours.as_tuple().exponent), int(theirs.as_tuple().exponent))
         return abs(ours - theirs) <= Decimal(1).scaleb(kept)
-    return type(ours) is type(theirs) and bool(ours == theirs)
+    return isinstance(theirs, type(ours) if not isinstance(ours, str) else str) and bool(ours == theirs)
 
 
 def _counts_differently(operation: Operation, row: Sequence[Any]) -> bool:

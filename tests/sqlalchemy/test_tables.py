@@ -46,7 +46,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the colu
     "key": (sa.Uuid(), uuid.UUID(int=5), sa.UUID),
     "numbers": (sa.ARRAY(sa.Integer), [1, None, 2], postgresql.ARRAY),
     "words": (postgresql.ARRAY(sa.String(9)), ["", "a,b"], sa.ARRAY),
-    "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.TEXT),
+    "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.JSON),
     "object": (sa.PickleType(), {"a": {1, 2}}, sa.LargeBinary),
 }
 

@@ -66,6 +66,7 @@ class Result(NamedTuple):
     rows: Iterator[Row] | None = None
     reader: pa.RecordBatchReader | None = None
     last_id: int | None = None  # the number of the last row that an INSERT added
+    documents: tuple[int, ...] | None = None  # the columns of JSON, whose texts ``rows`` has; None: its types say it
 
     @property
     def has_rows(self) -> bool:
@@ -86,6 +87,29 @@ class Result(NamedTuple):
 _NOTHING = Result()
 
 
+def documents_in(types: Iterable[ColumnType | None]) -> tuple[int, ...]:
+    """Which columns are documents of JSON."""
+    return tuple(n for n, type_ in enumerate(types) if type_ is not None and type_.is_json)
+
+
+def _with_documents(documents: Sequence[int], read: Callable[[str], Any] | None) -> Callable[[Row], Row]:
+    """A function that has documents as ``read`` gives them, or as json.loads does, instead of their texts."""
+    if read is None:
+        from gmdb.format.json_text import value_of_text
+
+        read = value_of_text
+    value_of = read
+
+    def convert(row: Row) -> Row:
+        values = list(row)
+        for n in documents:
+            if values[n] is not None:
+                values[n] = value_of(values[n])
+        return tuple(values)
+
+    return convert
+
+
 def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
     """Batches, row by row."""
     return Flattened.of(HeldIterator(map(rows_in, reader), held))
@@ -101,9 +125,11 @@ class Cursor:
     """One statement at a time, and its result."""
 
     arraysize = 1
+    read_document: Callable[[str], Any] | None = None  # what makes values of texts of JSON, instead of json.loads
     _closed = False
     _result = _NOTHING
     _rows: Iterator[Row] | None = None
+    _texts: Iterator[Row] | None = None  # what ``_rows`` makes documents of, if there are some
 
     def __init__(self, connection: Connected, statements: Statements) -> None:
         self.connection = connection
@@ -127,14 +153,24 @@ class Cursor:
             from html import escape
 
             return f"<pre>{escape(repr(self))}</pre>"
-        rows = self._fetched()
+        self._fetched()
+        rows = self._rows if self._texts is None else self._texts
+        assert rows is not None
         shown = list(islice(rows, SHOWN_ROWS + 1))
-        self._rows = chain(shown, rows)
+        self._take(chain(shown, rows))
         return _html(self._result.names, shown)
 
     def _forget(self) -> None:
         self._result = _NOTHING
-        self._rows = None
+        self._rows = self._texts = None
+
+    def _take(self, rows: Iterator[Row]) -> None:
+        """Let these rows be the next ones."""
+        documents = self._result.documents
+        if documents is None:
+            documents = documents_in(self._result.types)
+        self._rows = map(_with_documents(documents, self.read_document), rows) if documents else rows
+        self._texts = rows if documents else None
 
     def _require_open(self) -> None:
         if self._closed:
@@ -157,7 +193,9 @@ class Cursor:
         result = None if quick is None else quick(parameters)
         if result is None:
             result = self._statements.run(statement, parameters)
-        self._result, self._rows = result, result.rows
+        self._result, self._rows, self._texts = result, result.rows, None
+        if result.documents != ():
+            self._rows = None  # they are made when they are fetched
         return self
 
     def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:
@@ -206,11 +244,12 @@ class Cursor:
             self._require_open()
         if self._rows is None:
             if self._result.rows is not None:
-                self._rows = self._result.rows
+                self._take(self._result.rows)
             elif self._result.reader is not None:
-                self._rows = rows_of(self._result.reader)
+                self._take(rows_of(self._result.reader))
             else:
                 raise ProgrammingError("the last statement returned no rows: there is nothing to fetch")
+            assert self._rows is not None
         return self._rows
 
     def fetchone(self) -> Row | None:
@@ -240,7 +279,8 @@ class Cursor:
         self._require_open()
         if self._result.reader is not None and self._rows is None:
             return self._result.reader
-        return _batched(self._result.schema, self._fetched())
+        rows = self._fetched()
+        return _batched(self._result.schema, rows if self._texts is None else self._texts)
 
     def arrow(self) -> pa.Table:
         """The result as an Arrow table."""

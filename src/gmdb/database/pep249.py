@@ -27,7 +27,7 @@ class TypeObject:
         return f"TypeObject({', '.join(sorted(self._names))})"
 
 
-STRING = TypeObject("CHAR", "VARCHAR", "CLOB", "UUID")
+STRING = TypeObject("CHAR", "VARCHAR", "CLOB", "UUID", "JSON", "JSONB")
 BINARY = TypeObject("BINARY", "VARBINARY", "BLOB")
 NUMBER = TypeObject("SMALLINT", "INT", "BIGINT", "REAL", "DOUBLE", "DECIMAL", "BOOLEAN")
 DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL")

@@ -231,7 +231,7 @@ class _Encoder:
             if width == 16:
                 self._number("H", "16")
             self._number(f"{width}s", f"encode{n}({v})")
-        elif type_.is_lob or type_.is_array:
+        elif type_.is_lob or type_.is_array or type_.is_json:
             self.names[f"encode{n}"] = type_.encode
             self._conditions.append(f"{v} is not None")
             self.lines.append(f"b{n} = encode{n}({v})")

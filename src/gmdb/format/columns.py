@@ -10,6 +10,7 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 | CHAR, VARCHAR | length and UTF-8 bytes with a trailing NUL that counts; CHAR is filled up with blanks |
 | BINARY, VARBINARY | length and bytes; BINARY is filled up with zero bytes |
 | TEXT, BYTEA, longer VARCHAR and VARBINARY | as VARCHAR and VARBINARY, or where the value is (lob.py) |
+| JSON, JSONB | as TEXT; JSONB in the normal form of json_text.py |
 | BLOB, CLOB | length and a byte that says what follows: the value, or where it is (lob.py); CLOB is UTF-8 |
 
 TEXT is VARCHAR without a length, BYTEA VARBINARY without one.
@@ -42,6 +43,7 @@ from gmdb.errors import (
 )
 from gmdb.format.arrays import SUFFIX, EncodedArray, decode_array, encode_array
 from gmdb.format.interval import Interval
+from gmdb.format.json_text import JsonbText, JsonText, check, normal, written
 from gmdb.format.lob import (
     CELL_MAX,
     TEXT_IN_ROW_MAX,
@@ -85,6 +87,7 @@ class Kind(IntEnum):
 
 
 LOBS = ("BLOB", "CLOB")
+JSONS = ("JSON", "JSONB")
 _ALIASES = {
     "INTEGER": "INT",
     "INT2": "SMALLINT",
@@ -110,7 +113,7 @@ _ALIASES = {
 _WITHOUT_LENGTH = {"VARCHAR": "TEXT", "VARBINARY": "BYTEA"}
 _IN_ROW_ONLY = {"VARCHAR": VARCHAR_MAX, "VARBINARY": BINARY_MAX}  # lengths up to which values never leave their rows
 _NO_ELEMENTS = {  # of arrays, and what is instead
-    **{"CHAR": "TEXT", "BINARY": "BYTEA", "CLOB": "TEXT", "BLOB": "BYTEA"},
+    **{"CHAR": "TEXT", "BINARY": "BYTEA", "CLOB": "TEXT", "BLOB": "BYTEA", "JSON": "TEXT", "JSONB": "TEXT"},
     **{"TIMESTAMPTZ": "TIMESTAMP", "INTERVAL": "TEXT", "UUID": "TEXT"},
 }
 _VARIABLE = 3
@@ -162,14 +165,20 @@ class ColumnType:
         return self.name in LOBS
 
     @property
+    def is_json(self) -> bool:
+        """Whether its values are texts of JSON, which are checked before they are stored."""
+        return self.name in JSONS
+
+    @property
     def may_be_key(self) -> bool:
-        """Whether an index can have its values, which it orders by their bytes."""
-        return not (self.is_lob or self.is_array)
+        """Whether an index can have its values: equal ones have the same bytes, in the order of the values."""
+        return not (self.is_lob or self.is_array or self.is_json)
 
     @property
     def may_be_long(self) -> bool:
         """Whether values that are too long for their rows go to pages by themselves."""
-        return self.is_array or (self.name in _IN_ROW_ONLY and not 0 < self.length <= _IN_ROW_ONLY[self.name])
+        is_any_length = self.is_array or self.is_json
+        return is_any_length or (self.name in _IN_ROW_ONLY and not 0 < self.length <= _IN_ROW_ONLY[self.name])
 
     @property
     def may_be_apart(self) -> bool:
@@ -178,7 +187,7 @@ class ColumnType:
 
     @property
     def is_text(self) -> bool:
-        return self.name in ("CHAR", "VARCHAR", "CLOB")
+        return self.name in ("CHAR", "VARCHAR", "CLOB", *JSONS)
 
     @property
     def bytes_max(self) -> int:
@@ -280,6 +289,15 @@ class Column:
         except DataError as error:
             raise type(error)(f"column {self.name}: {error}") from None
 
+    def document(self, value: Any) -> Any:
+        """The text that a column of JSON keeps of a value, which may be in its place already."""
+        if value is None or isinstance(value, Locator):
+            return value
+        try:
+            return json_of(self.type, value)
+        except DataError as error:
+            raise type(error)(f"column {self.name}: {error}") from None
+
 
 def as_given(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Columns as rows come in: a generated one may be left out, whatever it is in the table."""
@@ -336,11 +354,11 @@ def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
         return ColumnType(name, precision, scale)
     if name not in _STORED:
         raise SchemaError(f"{where}there is no type {name}; the types are {', '.join(TYPES)}")
-    if _STORED[name].kind not in (Kind.TEXT, Kind.BYTES) or name in LOBS:
+    if _STORED[name].kind not in (Kind.TEXT, Kind.BYTES) or name in (*LOBS, *JSONS):
         if numbers:
             raise SchemaError(f"{where}{name} takes no length")
         return ColumnType(name)
-    if not numbers and name in _WITHOUT_LENGTH:
+    if not numbers and (name in _WITHOUT_LENGTH or name in JSONS):
         return ColumnType(name)
     limit = LENGTH_MAX if name in _WITHOUT_LENGTH else VARCHAR_MAX if name == "CHAR" else BINARY_MAX
     if not numbers:
@@ -509,6 +527,25 @@ def _text(type_: ColumnType, value: Any) -> bytes:
         raise TypeMismatch(f"{value!r} is not a text: it cannot be written as UTF-8") from None
 
 
+def json_of(type_: ColumnType, value: Any) -> JsonText | JsonbText:
+    """What a column of JSON keeps of a text, or of a dict or list: a text that was checked."""
+    kind = _CHECKED[type_.name]
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, dict | list):
+        value = written(value)
+    if not isinstance(value, str):
+        raise TypeMismatch(f"{value!r} is neither the text of a JSON value, nor a dict or a list")
+    return check(value) if type_.name == "JSON" else normal(value)
+
+
+_CHECKED: dict[str, type[JsonText] | type[JsonbText]] = {"JSON": JsonText, "JSONB": JsonbText}
+
+
+def _json(type_: ColumnType, value: Any) -> bytes:
+    return _text(type_, value if isinstance(value, Locator) else json_of(type_, value))
+
+
 def _binary(type_: ColumnType, value: Any) -> bytes:
     if isinstance(value, Locator) and type_.may_be_long:
         return encode_text_locator(value)
@@ -605,6 +642,8 @@ _STORED: dict[str, _Stored] = {
     "VARCHAR": _Stored(Kind.TEXT, _text, _decode_varchar),
     "BINARY": _Stored(Kind.BYTES, _binary, lambda _, raw: raw),
     "VARBINARY": _Stored(Kind.BYTES, _binary, _decode_varbinary),
+    "JSON": _Stored(Kind.TEXT, _json, _decode_varchar),
+    "JSONB": _Stored(Kind.TEXT, _json, _decode_varchar),
     "BLOB": _Stored(Kind.BYTES, _blob, lambda _, raw: decode_cell(raw)),
     "CLOB": _Stored(Kind.BYTES, _clob, _decode_clob),
 }

@@ -337,7 +337,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
 _EXAMPLE_TYPES = (
     "SMALLINT", "INT", "REAL", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIME", "TIMESTAMP",
     "TIMESTAMPTZ", "DECIMAL(18,2)", "DECIMAL(38,2)", "INTERVAL", "UUID", "CHAR(10)", "VARCHAR(10)", "TEXT",
-    "BINARY(10)", "VARBINARY(10)", "BYTEA", "INT[]", "BLOB", "CLOB",
+    "BINARY(10)", "VARBINARY(10)", "BYTEA", "INT[]", "JSON", "JSONB", "BLOB", "CLOB",
 )  # fmt: skip
 _STORED = {
     "SMALLINT": "two's complement, of 16 bits",
@@ -356,6 +356,8 @@ _STORED = {
     "CHAR": "UTF-8, filled up with blanks, then a NUL that counts in the length",
     "VARCHAR": "UTF-8, then a NUL that counts in the length",
     "TEXT": "UTF-8, or a text locator; then a NUL that counts in the length",
+    "JSON": "UTF-8 as it was written, or a text locator; then a NUL that counts in the length",
+    "JSONB": "UTF-8 in normal form, or a text locator; then a NUL that counts in the length",
     "BYTEA": "the bytes, or a text locator",
     "BINARY": "the bytes, filled up with zero bytes",
     "VARBINARY": "the bytes",

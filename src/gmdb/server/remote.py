@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gmdb.database.connection import Connection
-from gmdb.database.dbapi import Parameters, Result, run_at_once, sets_of
+from gmdb.database.dbapi import Parameters, Result, documents_in, run_at_once, sets_of
 from gmdb.database.operations import Again, Operation, composed, declarations_of, members_of
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
@@ -170,7 +170,7 @@ class RemoteStatements:
         sent = all_sent_ahead(self._link, parameters)
         there, fields = self._link.ask_for("execute", text, sent)
         scan = fields.pop("scan", None)
-        result = Result(**fields)
+        result = Result(**fields, documents=documents_in(fields["types"]))
         if scan is None:
             return result
         is_ahead = any(isinstance(value, Ahead) for value in (sent.values() if isinstance(sent, dict) else sent))
@@ -190,7 +190,7 @@ class RemoteStatements:
             sets = [all_sent_ahead(self._link, one) for one in sets_of(sets)]
         there, fields = self._link.ask_for("execute_many", text, sets)
         scan = fields.pop("scan", None)
-        result = Result(**fields)
+        result = Result(**fields, documents=documents_in(fields["types"]))
         return result if scan is None else result._replace(reader=self._link.batches(there, scan, result.schema))
 
     def split(self, script: str) -> list[str]:

@@ -26,7 +26,7 @@ from gmdb.errors import InterfaceError, TypeMismatch
 from gmdb.format.address import RowId
 from gmdb.format.arrays import decode_array, encode_array
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column, is_uuid, numbers_of
+from gmdb.format.columns import Column, ColumnType, is_uuid, numbers_of
 from gmdb.format.interval import Interval
 from gmdb.format.lob import TEXT_IN_ROW_MAX, TEXT_LOCATOR
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
@@ -159,6 +159,12 @@ def _is_short(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= SHORT_MAX
 
 
+def _in_message(column: Column) -> Column:
+    """A column as a message's row has it: NULL where the value follows it; documents are texts, which others check."""
+    type_ = ColumnType("VARCHAR") if column.type.is_json else column.type
+    return replace(column, type=type_, nullable=True)
+
+
 class LobRowCodec:
     """Rows of columns some of which are large objects, as messages have them.
 
@@ -167,16 +173,20 @@ class LobRowCodec:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._lobs = [n for n, column in enumerate(columns) if column.type.may_be_apart]
+        self._documents = [n for n, column in enumerate(columns) if column.type.is_json]
         self._columns = tuple(columns)
-        self._rows = RowCodec([replace(c, nullable=True) if c.type.may_be_apart else c for c in columns])
+        self._rows = RowCodec([_in_message(c) if c.type.may_be_apart else c for c in columns])
 
     def encode(self, values: Sequence[Any]) -> bytes:
         inline, parts = list(values), []
+        for n in self._documents if len(inline) == len(self._columns) else ():
+            if isinstance(inline[n], dict | list):
+                inline[n] = self._columns[n].document(inline[n])
         for n in self._lobs if len(inline) == len(self._columns) else ():
-            if self._columns[n].type.may_be_long and _is_short(values[n]):
+            if self._columns[n].type.may_be_long and _is_short(inline[n]):
                 parts.append(_VALUE_LENGTH.pack(_NULL))
             else:
-                parts += self._encoded(n, values[n])
+                parts += self._encoded(n, inline[n])
                 inline[n] = None
         row = self._rows.encode(inline)
         return b"".join((_VALUE_LENGTH.pack(len(row)), row, *parts))

@@ -16,11 +16,12 @@ from functools import partial
 from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
-from gmdb.format.columns import ColumnType, encode_text, is_uuid
+from gmdb.format import json_text
+from gmdb.format.columns import ColumnType, encode_text, is_uuid, json_of
 from gmdb.format.interval import Interval
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import arrays, numbers, times, zones
-from gmdb.sql.types import BYTEA, BYTES, FLOATS, INTEGERS, TEXT, TEXTS, pg_name
+from gmdb.sql.types import BYTEA, BYTES, FLOATS, INTEGERS, JSON, JSONB, TEXT, TEXTS, pg_name
 
 Cast = Callable[[Any], Any]
 _INTEGER = late_pattern(r"\s*[+-]?\d+\s*", re.ASCII)
@@ -149,6 +150,8 @@ def read_text(type_: ColumnType) -> Cast:
         "TIMESTAMP": times.read_timestamp,
         "TIMESTAMPTZ": partial(zones.read_instant, zone=zones.ZONE.get()),
         "INTERVAL": times.read_interval,
+        "JSON": json_text.check,
+        "JSONB": json_text.normal,
     }
     return others[name]
 
@@ -178,6 +181,8 @@ def write_text(type_: ColumnType) -> Cast:
         "INTERVAL": str,
         "CHAR": lambda value: value.rstrip(" "),
         "VARCHAR": str,
+        "JSON": str,
+        "JSONB": str,
         "BINARY": bytes_text,
         "VARBINARY": bytes_text,
     }
@@ -228,6 +233,8 @@ def receive_parameter(type_: ColumnType) -> Cast | None:
         return bytes
     if type_.name == "TIMESTAMPTZ":
         return zones.in_utc
+    if type_ == JSONB:
+        return lambda value: json_of(JSONB, value)
     return _interval if type_.name == "INTERVAL" else None
 
 
@@ -355,4 +362,6 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
     "BINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
     "VARBINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
     "INTERVAL": _interval,
+    "JSON": lambda value: json_of(JSON, value) if isinstance(value, dict | list) else None,
+    "JSONB": lambda value: json_of(JSONB, value) if isinstance(value, dict | list) else None,
 }

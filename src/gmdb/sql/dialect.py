@@ -52,6 +52,24 @@ def _alter_expression_sql(generator: Any, node: AlterExpression) -> str:
     return f"ALTER COLUMN {column} DROP EXPRESSION{' IF EXISTS' if node.args.get('exists') else ''}"
 
 
+class Symbol(exp.Expression, exp.Binary):
+    """An operator that PostgreSQL has under no name: all of these bind alike, tighter than comparisons."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True, "symbol": True}
+
+
+_EXISTS = TokenType.DCOLONQMARK  # what stands for ``??``, as no dialect of PostgreSQL's has it
+_SYMBOLS = {
+    **{TokenType.ARROW: "->", TokenType.DARROW: "->>", TokenType.HASH_ARROW: "#>", TokenType.DHASH_ARROW: "#>>"},
+    **{TokenType.HASH_DASH: "#-", TokenType.AT_GT: "@>", TokenType.LT_AT: "<@", TokenType.DAMP: "&&"},
+    **{_EXISTS: "??", TokenType.QMARK_PIPE: "??|", TokenType.QMARK_AMP: "??&"},
+}
+
+
+def _operator(symbol: str) -> Any:
+    return lambda self, left, right: self.expression(Symbol(this=left, expression=right, symbol=symbol))
+
+
 class GmdbSql(Postgres):
     """The dialect of gmdb's statements."""
 
@@ -60,9 +78,13 @@ class GmdbSql(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         """A tokenizer that distinguishes large objects from bytes and texts within rows."""
 
-        # A question mark is a parameter, whatever follows it.
+        # A question mark is a parameter, whatever follows it, but for a second one: as drivers have it, ?? is
+        # PostgreSQL's operator ?, and ??| and ??& are its ?| and ?&.
         KEYWORDS: ClassVar[dict[str, Any]] = {
             **{word: kind for word, kind in Postgres.Tokenizer.KEYWORDS.items() if "?" not in word},
+            "??": _EXISTS,
+            "??|": TokenType.QMARK_PIPE,
+            "??&": TokenType.QMARK_AMP,
             "BLOB": TokenType.BLOB,
             "CLOB": TokenType.LONGTEXT,
         }
@@ -76,6 +98,15 @@ class GmdbSql(Postgres):
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: Postgres.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")
+        }
+
+        LAMBDAS: ClassVar[dict[Any, Any]] = {TokenType.FARROW: Postgres.Parser.LAMBDAS[TokenType.FARROW]}
+        RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
+            kind: parser for kind, parser in Postgres.Parser.RANGE_PARSERS.items() if kind not in _SYMBOLS
+        }
+        JSON_OPERATORS: ClassVar[dict[Any, Any]] = {
+            TokenType.PLACEHOLDER: lambda self, *_: self.raise_error("the operator ? is written ??, or jsonb_exists()"),
+            **{kind: _operator(symbol) for kind, symbol in _SYMBOLS.items()},
         }
 
         ADD_CONSTRAINT_KEYWORDS: ClassVar[set[str]] = {"CHECK"}
@@ -278,6 +309,7 @@ class GmdbSql(Postgres):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **{kind: written for kind, written in Postgres.Generator.TRANSFORMS.items() if kind is not exp.Merge},
             AlterExpression: _alter_expression_sql,
+            Symbol: lambda self, node: self.binary(node, node.args["symbol"]),
         }
 
         def when_sql(self, expression: exp.When) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gmdb.database.dbapi import Result
+from gmdb.database.dbapi import Result, documents_in
 from gmdb.errors import ValueOutOfRange
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
@@ -55,6 +55,8 @@ Row = tuple[Any, ...]
 class Query(Statement):
     """SELECT, VALUES, and set operations of them."""
 
+    documents: tuple[int, ...] = ()  # columns whose texts of JSON are made Python's values when they are fetched
+
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
         binder = self._new_binder()
@@ -63,6 +65,7 @@ class Query(Statement):
         self.typed_parameters = frozenset(binder.used_parameters)
         self.names = bound.names
         self.column_types = tuple(column.type for column in bound.relation.columns)
+        self.documents = documents_in(self.column_types)
         self._uses_time = binder.uses_time
         relation = bound.relation
         self._locks = bound.locks
@@ -91,7 +94,8 @@ class Query(Statement):
         return self.run(parameters)
 
     def _make_quick(self, by_keys: Callable[[Parameters], Result]) -> Quick:
-        names, types, slowly = self.names, self.column_types, self.checked(by_keys)
+        names, types, documents = self.names, self.column_types, self.documents
+        slowly = self.checked(by_keys)
         point = None if self._uses_time or self.views else point_of(self.connection, self.plan.tree)
         if point is None:
             return slowly
@@ -100,13 +104,13 @@ class Query(Statement):
             rows = point.read(parameters)
             if rows is None:
                 return slowly(parameters)
-            return _new(Result, (names, types, len(rows), iter(rows), None, None))
+            return _new(Result, (names, types, len(rows), iter(rows), None, None, documents))
 
         def find(parameters: Any) -> Result | None:
             rows = point.find(parameters)
             if rows.__class__ is not list:
                 return read(parameters)
-            return _new(Result, (names, types, len(rows), iter(rows), None, None))
+            return _new(Result, (names, types, len(rows), iter(rows), None, None, documents))
 
         return find if point.takes_parameters else self.typed(read)
 
@@ -116,13 +120,14 @@ class Query(Statement):
         if program is None:
             return None
         work = program.run
-        names, types, uses_time = self.names, self.column_types, self._uses_time
+        names, types, documents = self.names, self.column_types, self.documents
+        uses_time = self._uses_time
 
         def run(parameters: Parameters) -> Result:
             rows = work(parameters, datetime.now(UTC) if uses_time else _NO_TIME)
             if rows is None:
                 return self.run_by(parameters)
-            return Result(names, types, len(rows), iter(rows))
+            return Result(names, types, len(rows), iter(rows), documents=documents)
 
         return run
 
@@ -143,7 +148,7 @@ class Query(Statement):
             some = list(islice(rows, AT_ONCE))
             if len(some) < AT_ONCE:
                 stack.close()
-                return Result(self.names, self.column_types, len(some), iter(some))
+                return Result(self.names, self.column_types, len(some), iter(some), documents=self.documents)
         except BaseException:
             stack.close()
             raise
@@ -151,7 +156,7 @@ class Query(Statement):
         next(pieces)
         session = self.session
         held = HeldIterator(pieces, session.held, session.finish_read_if_idle)
-        return Result(self.names, self.column_types, -1, Flattened.of(held))
+        return Result(self.names, self.column_types, -1, Flattened.of(held), documents=self.documents)
 
     def _run_in_duckdb(self, parameters: Parameters, scn: int | None) -> Result:
         stack = ExitStack()
@@ -167,7 +172,7 @@ class Query(Statement):
         next(batches)
         held = HeldIterator(batches, session.held, session.finish_read_if_idle)
         reader = pa.RecordBatchReader.from_batches(result.reader.schema, held)
-        return Result(self.names, self.column_types, -1, None, reader)
+        return Result(self.names, self.column_types, -1, None, reader, documents=self.documents)
 
     @operation
     def _begin_in_duckdb(self, parameters: Parameters, scn: int | None, stack: ExitStack) -> DuckResult | None:
@@ -198,7 +203,7 @@ class Query(Statement):
                 except RowChanged as changed:
                     steps.start_over(changed)
         shown = [row[: -len(self._locks)] for row in rows[offset:]]
-        return Result(self.names, self.column_types, len(shown), iter(shown))
+        return Result(self.names, self.column_types, len(shown), iter(shown), documents=self.documents)
 
     def _ends(self, parameters: Parameters) -> tuple[int, int | None]:
         """Which of the rows are returned: from which, and up to which."""

@@ -24,7 +24,7 @@ from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
-    from gmdb.sql.operations.registry import Aggregation, Operation
+    from gmdb.sql.operations.registry import Aggregation, Operation, RowFunction
     from gmdb.tables.catalog.schema import TableDefinition
 
 ParameterKey = int | str  # the number of a ``?`` from 0, or the name of a ``:name``
@@ -303,6 +303,15 @@ class Unnest(Relation):
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.elements if self.number is None else (*self.elements, self.number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionRows(Relation):
+    """The rows that a function gives."""
+
+    function: RowFunction
+    arguments: tuple[Expression, ...]
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

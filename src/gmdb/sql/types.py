@@ -42,6 +42,8 @@ CHAR = ColumnType("CHAR")  # of any length, where functions are chosen
 INTERVAL = ColumnType("INTERVAL")
 FILE = ColumnType("FILE")  # of a parameter that is read piece by piece, which only a column for large objects takes
 NUMERIC = ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, 0)
+JSON = ColumnType("JSON")
+JSONB = ColumnType("JSONB")
 BLOB = ColumnType("BLOB")
 CLOB = ColumnType("CLOB")
 
@@ -54,7 +56,7 @@ _LONGEST = {"VARCHAR": TEXT, "VARBINARY": BYTEA}
 QUOTIENT_SCALE = 16  # of quotients, roots and logarithms, unless an operand has more
 _INTEGER_DIGITS = {"SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _PYTHON_TYPES: dict[type, ColumnType] = {
-    **{float: DOUBLE, date: DATE, time: TIME, timedelta: INTERVAL, Interval: INTERVAL},
+    **{float: DOUBLE, date: DATE, time: TIME, timedelta: INTERVAL, Interval: INTERVAL, dict: JSONB},
     **dict.fromkeys((bytes, bytearray, memoryview), BYTEA),
 }
 INTEGERS = {"SMALLINT": (-(2**15), 2**15 - 1), "INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
@@ -85,6 +87,8 @@ CALLED = {
     "UUID": Called("uuid", "uuid"),
     "CHAR": Called("character", "bpchar", "text"),
     "VARCHAR": Called("character varying", "varchar", "text"),
+    "JSON": Called("json", "json"),
+    "JSONB": Called("jsonb", "jsonb"),
     "BINARY": Called("bytea", "bytea", "bytes"),
     "VARBINARY": Called("bytea", "bytea", "bytes"),
     "BLOB": Called("blob", "bytea"),
@@ -96,7 +100,7 @@ _DTYPES = {
     **{"DOUBLE": DOUBLE, "TIME": TIME, "UUID": UUID, "TIMESTAMPTZ": TIMESTAMPTZ},
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), TIMESTAMP),
     **{"BIGINT": BIGINT, "BOOLEAN": BOOLEAN, "DATE": DATE, "TEXT": TEXT, "INTERVAL": INTERVAL},
-    **{"BLOB": BLOB, "LONGTEXT": CLOB},
+    **{"BLOB": BLOB, "LONGTEXT": CLOB, "JSON": JSON, "JSONB": JSONB},
 }
 
 
@@ -125,8 +129,11 @@ def as_decimal(type_: ColumnType) -> ColumnType:
 
 
 def type_of_value(value: Any) -> ColumnType | None:
-    """The type of a parameter's value, which is that of the value written out.  None for str and None: they are open,
-    as a quoted literal and NULL are.  Raises TypeMismatch for what is not a value of SQL."""
+    """The type of a parameter's value, which is that of the value written out.
+
+    None for str, None and empty lists: they are open, as a quoted literal and NULL are.  A dict is JSONB, and so is a
+    list that is no array.  Raises TypeMismatch for what is not a value of SQL.
+    """
     if value is None or isinstance(value, str):
         return None
     if isinstance(value, bool):
@@ -152,7 +159,8 @@ def type_of_value(value: Any) -> ColumnType | None:
 
 
 def _type_of_elements(values: Sequence[Any]) -> ColumnType | None:
-    """The type of an array that is given as a list; None if no element tells.  Texts in it are just that."""
+    """The type of an array that is given as a list; None if no element tells, and JSONB if it is none.  Texts in it are
+    just that."""
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
         return None
@@ -166,12 +174,12 @@ def _type_of_elements(values: Sequence[Any]) -> ColumnType | None:
         types = [low, high]
     else:
         types = list({type_of_value(value) or TEXT for value in values if value is not None})
-    if any(type_ is not None and type_.is_array for type_ in types):
-        raise TypeMismatch(f"an array has one dimension: a parameter cannot be {values!r}")
+    if any(type_ is not None and (type_.is_array or type_.is_json) for type_ in types):
+        return JSONB
     try:
         element = common_type(types)
-    except ValueError as error:
-        raise TypeMismatch(f"the elements of an array are of one type, but a parameter has {error}") from None
+    except ValueError:
+        return JSONB
     assert element is not None
     return array_of(element)
 
@@ -318,7 +326,7 @@ def type_from(node: exp.DataType) -> tuple[ColumnType, bool]:
 
 _KNOWN = (
     "SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, UUID, "
-    "CHAR(n), VARCHAR(n), TEXT, BYTEA, CLOB, BLOB, and arrays, such as INT[]"
+    "CHAR(n), VARCHAR(n), TEXT, BYTEA, JSON, JSONB, CLOB, BLOB, and arrays, such as INT[]"
 )
 _SINGLE_BITS, _DOUBLE_BITS = 24, 53
 

@@ -43,6 +43,13 @@ class StatementCompiler(PGCompiler):
             raise exc.CompileError("gmdb locks rows for update only: read and key_share are not there")
         return str(super().for_update_clause(select, **options))  # type: ignore[no-untyped-call]
 
+    def visit_custom_op_binary(self, element: Any, operator: Any, **options: Any) -> str:
+        """PostgreSQL's operators with a question mark are written with two, since one is a parameter."""
+        if operator.opstring in ("?", "?|", "?&"):
+            options["eager_grouping"] = operator.eager_grouping
+            return str(self._generate_generic_binary(element, f" ?{operator.opstring} ", **options))
+        return str(super().visit_custom_op_binary(element, operator, **options))  # type: ignore[no-untyped-call]
+
 
 _NAME = r'(?:[\w$]+|"(?:[^"]|"")+")'
 _ON_COMMIT = re.compile(r"(?i)^(?:preserve rows|delete rows|drop)$")
@@ -167,6 +174,16 @@ def _nulls_not_distinct(thing: Any) -> str:
 
 
 class ExecutionContext(DefaultExecutionContext):
+    def create_cursor(self) -> Any:
+        """A cursor that reads documents as the engine was told to."""
+        cursor: Any = super().create_cursor()
+        own = cursor
+        if self.dialect._json_deserializer is not None:
+            while hasattr(own, "_cursor"):  # of the asynchronous ones
+                own = own._cursor
+            own.read_document = self.dialect._json_deserializer
+        return cursor
+
     def fire_sequence(self, seq: Any, type_: Any) -> Any:
         """The next number of a sequence, for the program."""
         preparer: Any = self.identifier_preparer
@@ -207,6 +224,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
 
     supports_native_boolean = True
     supports_native_uuid = True
+    _supports_jsonb_subscripting = False
     supports_native_decimal = True
     supports_sane_rowcount = True
     supports_sane_multi_rowcount = True

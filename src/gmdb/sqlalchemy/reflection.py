@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.engine import reflection
 from sqlalchemy.sql.compiler import GenericTypeCompiler
@@ -17,7 +17,7 @@ from sqlalchemy.sql.type_api import NativeForEmulated
 
 from gmdb.errors import NoSuchTable, ValueOutOfRange
 from gmdb.format import interval as gmdb_interval
-from gmdb.format.columns import Column, ColumnType
+from gmdb.format.columns import JSONS, Column, ColumnType
 from gmdb.tables.access.indexes import Direction
 from gmdb.tables.catalog.counters import LARGEST_OF, counting_of
 from gmdb.tables.catalog.names import PUBLIC, TEMPORARY, full_name, is_temporary, parts_of
@@ -122,6 +122,31 @@ class LargeBinary(sqltypes.LargeBinary):
         return lambda value: f"'\\x{bytes(value).hex()}'::bytea"
 
 
+class Json(sqltypes.JSON):
+    """Documents come as Python's values; of columns that are texts, as those for JSON once were, they are read here."""
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Process | None:
+        return None if coltype in JSONS else super().result_processor(dialect, coltype)
+
+
+class JsonPath(sqltypes.JSON.JSONPathType):
+    """A path is an array of texts."""
+
+    def bind_processor(self, dialect: Any) -> Process:  # noqa: ARG002
+        return _path
+
+    def literal_processor(self, dialect: Any) -> Process:
+        quote: Any = self.string_literal_processor(dialect)
+        return lambda value: quote(_path(value))
+
+
+def _path(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    steps = (str(one).replace("\\", "\\\\").replace('"', '\\"') for one in value)
+    return "{" + ",".join(f'"{step}"' for step in steps) + "}"
+
+
 def _called(kind: str) -> Any:
     def visit(self: Any, type_: Any, **options: Any) -> str:  # noqa: ARG001
         return kind
@@ -138,7 +163,7 @@ class TypeCompiler(GenericTypeCompiler):
     visit_INTERVAL = _called("INTERVAL")  # noqa: N815
     visit_TEXT = visit_UnicodeText = _called(TEXT)  # noqa: N815
     visit_unicode_text = visit_text = _called(TEXT)
-    visit_JSON = _called(TEXT)  # noqa: N815
+    visit_JSON, visit_JSONB = _called("JSON"), _called("JSONB")  # noqa: N815
     visit_CLOB = visit_NCLOB = _called("CLOB")  # noqa: N815
     visit_BLOB = _called("BLOB")  # noqa: N815
     visit_large_binary = _called(BYTES)
@@ -193,6 +218,8 @@ IMPLEMENTATIONS = {
     sqltypes.Time: Time,
     sqltypes.Interval: INTERVAL,
     sqltypes.LargeBinary: LargeBinary,
+    sqltypes.JSON: Json,
+    sqltypes.JSON.JSONPathType: JsonPath,
 }
 
 PLAIN: dict[str, Any] = {
@@ -208,6 +235,8 @@ PLAIN: dict[str, Any] = {
     "UUID": sqltypes.UUID,
     "TIMESTAMPTZ": partial(sqltypes.TIMESTAMP, timezone=True),
     "INTERVAL": INTERVAL,
+    "JSON": sqltypes.JSON,
+    "JSONB": JSONB,
     "CLOB": sqltypes.CLOB,
     "BLOB": sqltypes.BLOB,
 }

@@ -24,6 +24,7 @@ THERE = """
     foreign_key_constraint_name_reflection foreign_key_constraint_option_reflection_ondelete
     foreign_key_constraint_option_reflection_onupdate identity_columns identity_columns_standard
     index_reflects_included_columns
+    json_type json_array_indexes json_index_supplementary_unicode_element legacy_unconditional_json_extract
     timestamp_microseconds_implicit_bound
     tuple_in_w_empty
     create_temp_table_as cross_schema_fk_reflection ctes_on_dml has_temp_table implicit_default_schema

@@ -15,15 +15,16 @@ from gmdb.errors import IllTyped, InvalidSyntax, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import operations, tree
-from gmdb.sql.bind.calls import no_function, special
-from gmdb.sql.bind.coercion import assign, coerce, described, settled
+from gmdb.sql.bind.calls import no_function, special, value_or_row
+from gmdb.sql.bind.coercion import apply, assign, coerce, convert, described, settled
+from gmdb.sql.bind.equality import compared, require_equality
 from gmdb.sql.bind.expressions import bind, condition, handles
 from gmdb.sql.bind.scope import Scope, WindowCalls
 from gmdb.sql.dialect import place
-from gmdb.sql.operations.aggregates import AGGREGATES, SORTED, WINDOW_ONLY
+from gmdb.sql.operations.aggregates import AGGREGATES, DOCUMENTS, SORTED, WINDOW_ONLY
 from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Expression, Frame, SortKey, WindowCall
-from gmdb.sql.types import BIGINT, INTERVAL, is_array, is_integer, is_moment, is_number, pg_name
+from gmdb.sql.types import BIGINT, INTERVAL, JSONB, is_array, is_integer, is_moment, is_number, pg_name
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -133,7 +134,12 @@ def _bound_call(
 ) -> tuple[Aggregation, tuple[Expression, ...], tuple[SortKey, ...]]:
     """The aggregation of a call, its arguments as that takes them, and their order."""
     order = tuple(sort_keys(binder, call.order, scope))
-    values = [bind(binder, one, scope) for one in call.arguments]
+    values = [value_or_row(binder, one, scope) for one in call.arguments]
+    if call.name in DOCUMENTS:
+        values = _as_documents(call, values)
+    elif call.distinct:
+        require_equality(values, "DISTINCT", call.node)
+        values = list(map(compared, values)) if call.name == "count" else values
     within = sort_keys(binder, call.within, scope)
     if len(within) > 1:
         raise UnsupportedExpression("WITHIN GROUP orders by one value", *place(call.within[1]))
@@ -162,6 +168,33 @@ def _bound_call(
     return aggregation, arguments, order
 
 
+def _as_documents(call: _Call, values: Sequence[Expression]) -> list[Expression]:
+    """The values that json_agg and the like join: JSON, and quoted names of members."""
+    if len(values) != 1 + call.name.endswith("_object_agg"):
+        raise IllTyped(f"{call.name} does not take {len(values)} values", *place(call.node))
+    from gmdb.sql.operations.json_functions import member_naming
+
+    if call.distinct:
+        require_equality(values, "DISTINCT", call.node)
+        if any(one.type == JSONB for one in values):
+            hint = "Use a query with SELECT DISTINCT in FROM"
+            raise UnsupportedExpression(f"DISTINCT of jsonb in {call.name} is not supported", *place(call.node), hint)
+    function = "to_jsonb" if call.name == "jsonb_agg" else "to_json"
+    document = apply(function, [settled(values[-1])], call.node)
+    if len(values) == 1:
+        return [document]
+    name = settled(values[0])
+    naming = member_naming(name.type)
+    if naming is None:
+        raise IllTyped(f"{described(name)} cannot name the members of an object", *place(call.node), "Cast it to text")
+    return [tree.Call(naming.gives, naming, (name,)), document]
+
+
+def _finished(call: _Call, value: Expression) -> Expression:
+    """The value of an aggregate that was made as JSON."""
+    return convert(value, JSONB, call.node) if call.name == "jsonb_object_agg" else value
+
+
 def _hint(call: _Call, values: Sequence[Expression]) -> str:
     if call.name in ("min", "max") and len(values) > 1:
         return "Use greatest or least for several values"
@@ -187,7 +220,7 @@ def _aggregate(binder: Binder, call: _Call, scope: Scope) -> Expression:
         grouping.is_inside = False
     _require_own(scope, [*arguments, *([test] if test is not None else [])], call.node)
     aggregate = tree.Aggregate(aggregation.gives, aggregation, arguments, call.distinct, test, order)
-    return grouping.aggregate(call.name, aggregate)
+    return _finished(call, grouping.aggregate(call.name, aggregate))
 
 
 def _require_own(scope: Scope, values: Sequence[Expression], node: exp.Expr) -> None:
@@ -214,6 +247,7 @@ def sort_keys(binder: Binder, items: Sequence[exp.Expr], scope: Scope) -> list[S
 
 def sort_key(syntax: Syntax, value: Expression) -> SortKey:
     """A term of ORDER BY.  NULLs come last going up and first going down, unless it says so."""
+    require_equality([value], "ORDER BY", syntax.node)
     return SortKey(value, syntax.flag("desc"), syntax.flag("nulls_first"))
 
 
@@ -244,7 +278,7 @@ def _window(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     if order_:
         raise UnsupportedExpression("ORDER BY belongs to the window here", *place(syntax.node))
     value = WindowCall(aggregation.gives, aggregation, arguments, partition, order, frame, call.distinct, test)
-    return windows.value(call.name, value)
+    return _finished(call, windows.value(call.name, value))
 
 
 def window_values(binder: Binder, windows: WindowCalls, scope: Scope) -> list[Expression]:
@@ -280,7 +314,9 @@ def _over(binder: Binder, syntax: Syntax, scope: Scope, windows: WindowCalls, se
             message = f"window {name} cannot be given another PARTITION BY, ORDER BY or frame"
             raise IllTyped(message, *place(syntax.node))
     if keys:
-        partition = tuple(settled(bind(binder, one, scope)) for one in keys)
+        values = [settled(bind(binder, one, scope)) for one in keys]
+        require_equality(values, "PARTITION BY", keys[0])
+        partition = tuple(map(compared, values))
     if order_node is not None:
         with reading(order_node) as part:
             order = tuple(sort_keys(binder, part.list("expressions"), scope))

@@ -26,7 +26,7 @@ from gmdb.sql.bind.expressions import (
 from gmdb.sql.bind.scope import references
 from gmdb.sql.bind.standard_views import CATALOG_NAME
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
 from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, TIMESTAMP, pg_name
 
@@ -87,6 +87,9 @@ def no_function(name: str, node: exp.Expr) -> NoSuchFunction:
     """The error for a function that there is not."""
     from difflib import get_close_matches
 
+    if operations.row_function(name) is not None:
+        hint = "Write FROM ..., or a query in the list: (SELECT ... FROM ...)"
+        return NoSuchFunction(f"{name} gives rows, and stands in FROM", *place(node), hint)
     names = sorted(_names() | SPECIAL.keys())
     close = get_close_matches(name, names, 1)
     hint = f"Did you mean {close[0]}?" if close else f"The functions are {', '.join(names)}"
@@ -147,6 +150,48 @@ def _now(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     if digits and (digits != [_DIGITS_OF_TIME] or syntax.node.name.lower() == "now"):
         raise UnsupportedExpression("the current time has six digits", *place(syntax.node), "Write it without a number")
     return convert(now(binder), TIMESTAMP, syntax.node) if syntax.node.name.lower() == "localtimestamp" else now(binder)
+
+
+@special("to_json", "to_jsonb", "row_to_json")
+def _as_document(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    """A value as JSON; a table's name stands for its row, which row_to_json takes alone."""
+    name, nodes = str(syntax.node.name).lower(), syntax.list("expressions")
+    if name == "row_to_json":
+        whole = whole_row(nodes[0], scope) if len(nodes) == 1 else None
+        if whole is None:
+            raise IllTyped("row_to_json takes the name of a table in FROM", *place(syntax.node))
+        return whole
+    values = [value_or_row(binder, one, scope) for one in nodes]
+    return apply(name, values, syntax.node)
+
+
+def value_or_row(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    """A value; the name of a table that is no column's stands for its row, as JSON."""
+    return whole_row(node, scope) or bind(binder, node, scope)
+
+
+def whole_row(node: exp.Expr, scope: Scope) -> Expression | None:
+    """The row of a table in FROM, as JSON, if a node is its name."""
+    if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+        return None
+    if not isinstance(node.this, exp.Identifier):
+        return None
+    name = folded(node.this)
+    for one in scope.chain():
+        if one.has(name):
+            return None
+        item = next((item for item in one.items if item.name == name), None)
+        if item is not None:
+            if any(hidden.name == name for hidden in item.hidden):
+                return None
+            from gmdb.sql.operations.json_functions import row_of
+
+            values = [scope.resolve(shown.name, name, node) for shown in item.columns]
+            operation = row_of([shown.name for shown in item.columns], [value.type for value in values])
+            with reading(node) as syntax:
+                syntax.ignore("this")
+            return tree.Call(operation.gives, operation, tuple(values))
+    return None
 
 
 _SEQUENCE_FUNCTIONS = {"nextval": (TEXT,), "currval": (TEXT,), "lastval": (), "setval": (TEXT, BIGINT, BOOLEAN)}

@@ -25,7 +25,7 @@ from gmdb.sql.operations import Operation
 from gmdb.sql.sharing import with_sources
 from gmdb.sql.syntax import reading
 from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
-from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DOUBLE, INTEGERS, TEXT, TEXTS, TIMESTAMPTZ
+from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DOUBLE, INTEGERS, JSON, JSONB, TEXT, TEXTS, TIMESTAMPTZ
 from gmdb.sql.zones import ZONE
 
 if TYPE_CHECKING:
@@ -192,6 +192,8 @@ def coerce(expression: Expression, type_: ColumnType, node: exp.Expr) -> Express
         return _given_a_type(expression, type_, node)
     if _is_alike(source, type_):
         return expression
+    if isinstance(expression, Parameter) and source.is_array and type_.is_json:  # a list may be either
+        return Parameter(type_, expression.key)
     operation = operations.widen(source, type_)
     if operation is None:
         message = f"{described(expression)} is not of type {types.pg_name(type_)}"
@@ -320,6 +322,8 @@ def operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -
     right = right.beside(left.type) if isinstance(right, LongNumber) else right
     if symbol == "||":
         left, right = _as_text_by_zone(left, node), _as_text_by_zone(right, node)
+    if JSONB in (left.type, right.type) and symbol in operations.COMPARISONS:
+        left, right = (json_key(coerce(one, JSONB, node)) for one in (left, right))
     operation = operations.operator(symbol, left.type, right.type, constants_of((left, right)))
     if operation is None:
         raise _no_operator(symbol, left, right, node)
@@ -331,12 +335,21 @@ def _as_text_by_zone(expression: Expression, node: exp.Expr) -> Expression:
     return convert(expression, TEXT, node) if expression.type == TIMESTAMPTZ else expression
 
 
+def json_key(value: Expression) -> Expression:
+    """What a value of JSONB is compared by."""
+    from gmdb.sql.operations.json_functions import KEY
+
+    return Call(KEY.gives, KEY, (value,))
+
+
 def _no_operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -> IllTyped:
     hint = "Cast one of them, such as CAST(... AS INT)"
     if left.type is None and right.type is None:
         hint = "Say what a parameter is, such as CAST(? AS INT)"
     elif symbol == "+" and (types.is_text(left.type) or types.is_text(right.type)):
         hint = "Texts are joined by ||"
+    elif JSON in (left.type, right.type):
+        hint = "json is not compared or changed, as in PostgreSQL: cast it to jsonb"
     elif symbol == "||":
         hint = "Cast one of them to TEXT"
     elif types.is_moment(left.type) or types.is_moment(right.type):
@@ -384,6 +397,8 @@ def convert(expression: Expression, type_: ColumnType, node: exp.Expr, limited: 
         expression = settled(expression)
     if expression.type == type_:
         return expression
+    if isinstance(expression, Parameter) and type_.is_json:
+        return coerce(expression, type_, node) if expression.type.is_array else Parameter(type_, expression.key)
     operation = operations.cast(expression.type, type_, limited)
     if operation is None:
         raise ill_typed(f"cannot cast {described(expression)} to {types.pg_name(type_)}", node)

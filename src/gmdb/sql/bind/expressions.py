@@ -24,7 +24,7 @@ from gmdb.errors import DataError, InterfaceError, InvalidSyntax, TypeMismatch, 
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
 from gmdb.sql import operations, times, types
 from gmdb.sql.bind import coercion
-from gmdb.sql.dialect import NUMBER, GmdbSql, place
+from gmdb.sql.dialect import NUMBER, GmdbSql, Symbol, place
 from gmdb.sql.numbers import plain_decimal
 from gmdb.sql.syntax import Syntax, Written, folded, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Now, Parameter, ParameterKey
@@ -52,9 +52,6 @@ OPERATORS: dict[type, str] = {
     exp.DPipe: "||",
     exp.RegexpLike: "~",
     exp.RegexpILike: "~*",
-    exp.ArrayContainsAll: "@>",
-    exp.ArrayContainedBy: "<@",
-    exp.ArrayOverlaps: "&&",
 }
 COMPARISONS: dict[type, str] = {
     exp.EQ: "=",
@@ -319,6 +316,14 @@ def _sides(syntax: Syntax) -> tuple[exp.Expr, exp.Expr]:
     """The nodes on both sides of an operator."""
     syntax.ignore("typed", "safe")  # whose division and concatenation it is: the dialect's
     return syntax.need("this", "the left side"), syntax.need("expression", "the right side")
+
+
+@handles(Symbol)
+def _symbol(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    """The operators of documents and arrays; there may be many side by side, too."""
+    left, right = syntax.need("this", "the left side"), syntax.need("expression", "the right side")
+    symbol = syntax.take("symbol")
+    return coercion.operator(symbol, bind(binder, left, scope), bind(binder, right, scope), syntax.node)
 
 
 @handles(exp.Neg)

@@ -20,7 +20,7 @@ from gmdb.errors import (
     UnsupportedExpression,
 )
 from gmdb.process.late_dataclasses import dataclass
-from gmdb.sql import tree
+from gmdb.sql import operations, tree
 from gmdb.sql.bind.arrays import SUBSCRIPTS, UNNEST, subscripts, unnest
 from gmdb.sql.bind.coercion import coerce, comparison, same_type
 from gmdb.sql.bind.expressions import bind, condition
@@ -35,6 +35,7 @@ from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
+    from gmdb.sql.operations.registry import RowFunction
 
 _SERIES = "generate_series"
 
@@ -301,6 +302,9 @@ def _function(binder: Binder, node: exp.Anonymous, alias: _Alias, left: Scope, i
         return _series(binder, node, name, arguments, alias, left, into)
     if name == UNNEST:
         return _unnested(binder, node, arguments, alias, False, left, into)
+    function = operations.row_function(name)
+    if function is not None:
+        return _function_rows(binder, node, function, arguments, alias, left, into)
     values: list[Any] = []
     options: dict[str, Any] = {}
     for one in arguments:
@@ -386,6 +390,30 @@ def _series(
     column = Column((*alias.columns, alias.name or name)[0], type_)
     into.add(item_of(alias.name or name, [column]))
     return tree.Series(start, stop, step[0] if step else Constant(type_, 1), column)
+
+
+def _function_rows(
+    binder: Binder,
+    node: exp.Expr,
+    function: RowFunction,
+    arguments: Sequence[exp.Expr],
+    alias: _Alias,
+    left: Scope,
+    into: Scope,
+) -> Relation:
+    """A function that gives rows."""
+    values = [bind(binder, one, left) for one in arguments]
+    if len(values) != len(function.takes):
+        raise IllTyped(f"{function.name} takes {len(function.takes)} values, not {len(values)}", *place(node))
+    taken = tuple(coerce(value, type_, node) for value, type_ in zip(values, function.takes, strict=True))
+    name = alias.name or function.name
+    columns = tuple(map(Column, function.names or (name,), function.gives))
+    item = item_of(name, columns)
+    item.columns = alias.renamed(item.columns)
+    if len(columns) == 1:  # the function's alias means its only column, too
+        item.hidden = [Named(name, Reference(columns[0].type, columns[0]))]
+    into.add(item)
+    return tree.FunctionRows(function, taken, columns)
 
 
 # ---- joins

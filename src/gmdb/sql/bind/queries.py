@@ -19,6 +19,7 @@ from gmdb.sql import tree
 from gmdb.sql.bind import aggregates, arrays, calls  # noqa: F401 - they register what they know
 from gmdb.sql.bind.binder import Bound, ChangeSource
 from gmdb.sql.bind.coercion import coerce, convert, same_type, settled
+from gmdb.sql.bind.equality import set_operation
 from gmdb.sql.bind.expressions import bind
 from gmdb.sql.bind.from_clause import beside
 from gmdb.sql.bind.scope import Named, Scope, View, references
@@ -149,6 +150,9 @@ def _recursive(binder: Binder, node: exp.Expr, scope: Scope, name: str, names: S
         for one, type_ in zip(again.values, types, strict=True)
     ]
     relation = _typed(binder, replace(again, values=tuple(values)), types, node).relation
+    if not every and any(column.type.is_json for column in relation.columns):
+        message = "a recursive UNION of json or jsonb must be UNION ALL"
+        raise UnsupportedExpression(message, *place(node), "Cast the column to text")
     shared = Shared(name, first.relation, relation, every, first.relation.columns)
     cell.append(shared)
     scope.views[name] = View(cell, _renamed(first, names, node))
@@ -234,14 +238,14 @@ def _combined(binder: Binder, syntax: Syntax, left: Bound, scope: Scope) -> Boun
     _require_even(left, right, node)
     what = type(node).__name__.upper()
     types = [same_type(pair, what, node)[1] for pair in zip(left.values, right.values, strict=True)]
-    relations = [_typed(binder, one, types, node).relation for one in (left, right)]
+    first, second = (_typed(binder, one, types, node).relation for one in (left, right))
     outputs = []
     for name, type_, a, b in zip(left.names, types, left.values, right.values, strict=True):
         column = Column(name, type_)
         if a.type == b.type and binder.is_declared(a) and binder.is_declared(b):
             binder.declare([column])
         outputs.append(column)
-    relation = tree.SetOperation(_SET_OPERATIONS[type(node)], every, relations[0], relations[1], tuple(outputs))
+    relation = set_operation(_SET_OPERATIONS[type(node)], every, first, second, tuple(outputs), node)
     return Bound(relation, left.names, references(relation))
 
 

@@ -18,6 +18,7 @@ from gmdb.sql import tree
 from gmdb.sql.bind.aggregates import has_aggregate, sort_key, window_values
 from gmdb.sql.bind.binder import Bound, Lock
 from gmdb.sql.bind.coercion import apply, assign, coerce, comparison, convert, is_open, operator, settled
+from gmdb.sql.bind.equality import distinct, grouped, require_equality
 from gmdb.sql.bind.expressions import bind, condition
 from gmdb.sql.bind.from_clause import from_clause
 from gmdb.sql.bind.scope import ROWNUM, Grouping, Scope, WindowCalls, output_name
@@ -273,6 +274,7 @@ class Select:
         """The number of a key; equal ones are one."""
         chosen, shown = self._group_expression(item, nodes)
         value = settled(bind(self.binder, chosen, self.scope))
+        require_equality([value], "GROUP BY", item)
         for number, (_, known) in enumerate(grouping.keys):
             if known == value:
                 return number
@@ -318,7 +320,7 @@ class Select:
         if self.scope.number is not None:
             relation = tree.Number(relation, self.scope.number)
         if grouping is not None:
-            relation = tree.Group(relation, tuple(grouping.keys), tuple(grouping.aggregates), sets)
+            relation = grouped(relation, grouping.keys, grouping.aggregates, sets)
         if having is not None:
             relation = tree.Filter(relation, having)
         if windows.calls:
@@ -423,7 +425,7 @@ class Select:
         first = None if on is None else tuple(listed.column(self.binder, value) for value in on)
         relation = ordered(tree.Project(relation, tuple(listed.outputs)), sort if first is not None else [])
         if is_distinct:
-            relation = tree.Distinct(relation, first)
+            relation = distinct(relation, first, self.syntax.node)
         relation = limited(ordered(relation, sort), count, offset)
         if len(listed.outputs) > len(typed):
             outputs = [self.binder.output(column.name, Reference(column.type, column)) for column, _ in typed]

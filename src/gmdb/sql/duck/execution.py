@@ -27,7 +27,7 @@ from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, ColumnType
 from gmdb.process.forked import ADVICE
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql.duck.instance import cursor, failure, has_stopped, register, renew, translated, watch
-from gmdb.sql.operations.registry import Operation
+from gmdb.sql.operations.registry import Operation, RowFunction
 from gmdb.tables.arrow.arrow_types import arrow_type
 
 BATCH_ROWS = 1 << 17
@@ -139,7 +139,7 @@ class Scans:
 class Execution:
     """A statement at work in DuckDB.  It ends when its result is no longer referenced, if not before."""
 
-    def __init__(self, operations: Iterable[Operation] = ()) -> None:
+    def __init__(self, operations: Iterable[Operation | RowFunction] = ()) -> None:
         self.scans = Scans()
         self._pid = os.getpid()
         self._connection: Any = cursor(operations)
@@ -364,7 +364,7 @@ class DuckResult:
         sources: Sequence[Source],
         parameters: Mapping[str, Any],
         watch: Watch | None = None,
-        operations: Iterable[Operation] = (),
+        operations: Iterable[Operation | RowFunction] = (),
     ) -> None:
         """``watch`` is called with the execution before it runs.  ``operations``: those that Python does."""
         self.names = list(names)

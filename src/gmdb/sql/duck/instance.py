@@ -26,7 +26,7 @@ from gmdb.process.forked import keep_forever, silence_leak_reports
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql.duck.values import Functions
 from gmdb.sql.operations.macros import FAILURE, MACROS
-from gmdb.sql.operations.registry import Operation
+from gmdb.sql.operations.registry import Operation, RowFunction
 
 if TYPE_CHECKING:
     import duckdb
@@ -152,7 +152,7 @@ def configure(settings: Settings) -> None:
         _settings = settings
 
 
-def cursor(operations: Iterable[Operation] = ()) -> duckdb.DuckDBPyConnection:
+def cursor(operations: Iterable[Operation | RowFunction] = ()) -> duckdb.DuckDBPyConnection:
     """A connection for one statement, which calls these operations in Python; the caller closes it."""
     global _instance, _functions
     with _guard:

@@ -21,8 +21,8 @@ from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql import tree
 from gmdb.sql.duck.execution import DuckResult, Source, Watch
 from gmdb.sql.duck.sources import Read
-from gmdb.sql.duck.values import Values, can_fail, duck_type, is_formula, parameter_value
-from gmdb.sql.operations.registry import Operation
+from gmdb.sql.duck.values import Values, can_fail, duck_type, function_name, is_formula, parameter_value
+from gmdb.sql.operations.registry import Operation, RowFunction
 from gmdb.sql.plan.paths import Access, Materialized
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Run
@@ -42,7 +42,7 @@ class Written:
     reads: tuple[Read, ...]
     parameters: tuple[str, ...]
     parameter_values: Callable[..., tuple[Any, ...]]  # in a run
-    operations: tuple[Operation, ...]
+    operations: tuple[Operation | RowFunction, ...]
     uses_now: bool
 
     def values(self, run: Run) -> dict[str, Any]:
@@ -125,6 +125,7 @@ class Writer(Values):
             Materialized: self._read,
             tree.Series: self._series,
             tree.Unnest: self._unnest,
+            tree.FunctionRows: self._function_rows,
             tree.Values: self._values,
             tree.Filter: self._filter,
             tree.Project: self._project,
@@ -219,6 +220,13 @@ class Writer(Values):
             longest = f"greatest({lengths})" if len(arrays) > 1 else lengths
             outputs.append(f"unnest(range(1, CAST({longest} + 1 AS BIGINT))) AS {self.name(relation.number)}")
         return _Select(relation.columns, f"(SELECT {', '.join(outputs)}) AS {self._fresh()}")
+
+    def _function_rows(self, relation: tree.FunctionRows) -> _Select:
+        own, function = self._fresh(), relation.function
+        self.operations[function] = None
+        rows = f"SELECT unnest({function_name(function)}({self.listed(relation.arguments)})) AS r"
+        columns = ", ".join(f"r.c{n} AS {self.name(column)}" for n, column in enumerate(relation.columns))
+        return _Select(relation.columns, f"(SELECT {columns} FROM ({rows})) AS {own}")
 
     def _values(self, relation: tree.Values) -> _Select:
         types = [column.type for column in relation.columns]
@@ -415,7 +423,7 @@ class Writer(Values):
 
 
 def _is_name(key: SortKey) -> bool:
-    return isinstance(key.value, tree.Reference) and key.value.type.name != "CHAR"
+    return isinstance(key.value, tree.Reference) and key.value.type.name not in ("CHAR", "JSONB")
 
 
 def _is_outer(argument: Expression, own: set[Column]) -> bool:

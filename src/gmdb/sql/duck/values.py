@@ -18,11 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InternalError
-from gmdb.format.columns import ColumnType, encode_text
+from gmdb.format.columns import JSONS, ColumnType, encode_text
 from gmdb.format.interval import Interval
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
-from gmdb.sql.operations.registry import Operation, function_of, written
+from gmdb.sql.operations.json_functions import KEY
+from gmdb.sql.operations.registry import Operation, RowFunction, function_of, written
 from gmdb.sql.plan.terms import is_one_row, negation_of_null
 from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, everything, rebuilt
 from gmdb.sql.types import FLOATS
@@ -48,10 +49,11 @@ _NAMES = {
     "CHAR": "VARCHAR",
     "VARCHAR": "VARCHAR",
     "CLOB": "VARCHAR",
+    **dict.fromkeys(JSONS, "VARCHAR"),
 }
 _BYTES = ("BINARY", "VARBINARY", "BLOB")
 _PARTS = "BIGINT[]"  # of an interval: months, days and microseconds
-_names: dict[Operation, str] = {}
+_names: dict[Operation | RowFunction, str] = {}
 _guard = threading.Lock()
 
 
@@ -64,7 +66,7 @@ def duck_type(type_: ColumnType) -> str:
     return "BLOB" if type_.name in _BYTES else _NAMES.get(type_.name, type_.name)
 
 
-def function_name(operation: Operation) -> str:
+def function_name(operation: Operation | RowFunction) -> str:
     """What DuckDB calls an operation that Python does."""
     with _guard:
         return _names.setdefault(operation, f"gm_python_{len(_names)}")
@@ -75,14 +77,28 @@ class Functions:
 
     def __init__(self, instance: duckdb.DuckDBPyConnection) -> None:
         self._instance = instance
-        self._known: set[Operation] = set()
+        self._known: set[Operation | RowFunction] = set()
 
-    def require(self, operations: Iterable[Operation]) -> None:
+    def require(self, operations: Iterable[Operation | RowFunction]) -> None:
         """Make operations known; by one thread at a time."""
         for operation in operations:
             if operation not in self._known:
-                self._create(operation)
+                if isinstance(operation, Operation):
+                    self._create(operation)
+                else:
+                    self._create_rows(operation)
                 self._known.add(operation)
+
+    def _create_rows(self, function: RowFunction) -> None:
+        """A function that gives a list of rows, whose fields are c0, c1, …"""
+        fields = ", ".join(f"c{n} {_passed(type_)}" for n, type_ in enumerate(function.gives))
+        self._instance.create_function(
+            function_name(function),
+            _listing(function),
+            [_passed(type_) for type_ in function.takes],
+            f"STRUCT({fields})[]",
+            null_handling=_special(),
+        )
 
     def _create(self, operation: Operation) -> None:
         name = function_name(operation)
@@ -105,6 +121,16 @@ class Functions:
             side_effects=operation.volatile,
         )
         self._instance.execute(f"CREATE MACRO {name}({', '.join(names)}) AS {value}")
+
+
+def _listing(function: RowFunction) -> Callable[..., Any]:
+    """A function of rows as DuckDB calls it: with as many parameters as it takes."""
+    names = [f"a{n}" for n in range(len(function.takes))]
+    fields = ", ".join(f"'c{n}': row[{n}]" for n in range(len(function.gives)))
+    nothing = " or ".join(f"{one} is None" for one in names)
+    text = f"lambda {', '.join(names)}: None if {nothing} else [{{{fields}}} for row in rows({', '.join(names)})]"
+    listing: Callable[..., Any] = eval(text, {"rows": function.python})
+    return listing
 
 
 def _special() -> Any:
@@ -294,7 +320,7 @@ class Values(ABC):
     def __init__(self) -> None:
         self.names: dict[Column, str] = {}
         self.parameters: dict[tree.Parameter, str] = {}
-        self.operations: dict[Operation, None] = {}
+        self.operations: dict[Operation | RowFunction, None] = {}
         self.uses_now = False
         self._handlers: dict[type[Expression], Any] = {
             tree.Constant: lambda one: literal(one.value, one.type),
@@ -444,10 +470,13 @@ class Values(ABC):
     # ---- what needs more than one row
 
     def sort_key(self, key: SortKey) -> str:
-        """One term of an order; blanks at the end of a CHAR do not count."""
+        """One term of an order; blanks at the end of a CHAR do not count, and JSONB has keys."""
         value = self.value(key.value)
         if key.value.type.name == "CHAR":
             value = f"rtrim({value}, ' ')"
+        elif key.value.type.name == "JSONB":
+            self.operations[KEY] = None
+            value = f"{function_name(KEY)}({value})"
         return f"{value} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
     def order(self, keys: Sequence[SortKey]) -> str:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from gmdb.errors import SchemaError
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, JSONS, ColumnType, array_of
 from gmdb.format.interval import Interval
 from gmdb.sql import numbers
 from gmdb.sql.operations.macros import failure
@@ -29,6 +29,8 @@ from gmdb.sql.types import (
     INT,
     INTEGERS,
     INTERVAL,
+    JSON,
+    JSONB,
     NUMERIC,
     QUOTIENT_SCALE,
     REAL,
@@ -64,12 +66,14 @@ _EXTREMES = ("min", "max", "any_value")
 _ORDERED = ("percentile_cont", "percentile_disc", "mode")
 _RANKS = {"row_number": BIGINT, "rank": BIGINT, "dense_rank": BIGINT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}
 _OF_ROWS = ("ntile", "lag", "lead", "first_value", "last_value", "nth_value")
+DOCUMENTS = {"json_agg": JSON, "jsonb_agg": JSONB, "json_object_agg": JSON, "jsonb_object_agg": JSONB}
 AGGREGATES = (
     "count",
     "sum",
     "avg",
     "string_agg",
     "array_agg",
+    *DOCUMENTS,
     *_SPREADS,
     *_PAIRS,
     *_BITS,
@@ -97,6 +101,8 @@ def aggregation(name: str, types: Types, window: bool = False, descending: bool 
         return _count(types)
     if name == "string_agg" and len(types) == 2:
         return _string_agg(types)
+    if name in DOCUMENTS:
+        return _document(name, types)
     if name in _PAIRS and len(types) == 2:
         return _pair(name, types)
     if len(types) != 1:
@@ -240,7 +246,7 @@ def _pair(name: str, types: Types) -> Aggregation | None:
 
 
 def _extreme(name: str, type_: ColumnType) -> Aggregation | None:
-    if type_ == BOOLEAN and name != "any_value":
+    if type_.name in ("BOOLEAN", *JSONS) and name != "any_value":
         return None
     gives = TEXT if type_.name == "VARCHAR" else BYTEA if is_binary(type_) else type_
     if name == "any_value":
@@ -297,10 +303,45 @@ def _string_agg(types: Types) -> Aggregation | None:
     return Aggregation("string_agg", (TEXT, TEXT), TEXT, "{call:string_agg({0}, coalesce({1}, ''))}", fold)
 
 
+def _add_to(state: list[str], part: str) -> list[str]:
+    state.append(part)
+    return state
+
+
+def _document(name: str, types: Types) -> Aggregation | None:
+    """json_agg and the like, of values that are JSON already; an object's members are given quoted names.
+
+    jsonb_object_agg gives JSON, too, which the binder converts.
+    """
+    if name.endswith("_object_agg"):
+        if types != [TEXT, JSON]:
+            return None
+        members = Fold(
+            list,
+            lambda state, key, value: _add_to(state, f"{key} : {value or 'null'}"),
+            lambda state: f"{{ {', '.join(state)} }}" if state else None,
+            takes_nulls=True,
+        )
+        joined = "{call:string_agg({0} || ' : ' || coalesce({1}, 'null'), ', ')}"
+        return Aggregation("json_object_agg", (TEXT, JSON), JSON, f"'{{ ' || {joined} || ' }}'", members)
+    if types != [DOCUMENTS[name]]:
+        return None
+    elements = Fold(
+        list,
+        lambda state, value: _add_to(state, value or "null"),
+        lambda state: f"[{', '.join(state)}]" if state else None,
+        takes_nulls=True,
+    )
+    joined = "'[' || {call:string_agg(coalesce({0}, 'null'), ', ')} || ']'"
+    return Aggregation(name, (DOCUMENTS[name],), DOCUMENTS[name], joined, elements)
+
+
 # ---- WITHIN GROUP
 
 
 def _of_order(name: str, types: Types, descending: bool) -> Aggregation | None:
+    if any(one is not None and one.is_json for one in types):
+        return None
     if name == "mode":
         if len(types) != 1:
             return None

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from gmdb.errors import ValueTooLong
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, encode_text
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, JSONS, ColumnType, encode_text
 from gmdb.sql import casts, numbers, times, zones
 from gmdb.sql.operations.operators import DUCK_NAMES
 from gmdb.sql.operations.registry import Operation, function_of, named, written
@@ -86,9 +86,11 @@ def _explicit(source: ColumnType, target: ColumnType) -> Operation | None:
         return _by_zone(source, target)
     if is_text(target):
         return _to_text(source, target)
+    if source.name in JSONS or (target.name in JSONS and not is_text(source)):
+        return _of_document(source, target)
     if is_text(source):
         read = casts.read_text(target)
-        is_filled = source.name == "CHAR" and not is_binary(target)
+        is_filled = source.name == "CHAR" and not is_binary(target) and target.name != "JSON"  # which keeps blanks
         return _of(source, target, (lambda text: read(text.rstrip(" "))) if is_filled else read, fails=True)
     if is_binary(source) and is_binary(target):
         return _of_bytes(source, target)
@@ -168,6 +170,13 @@ def _zoned(
     return Operation(CAST, (source, TEXT), target, python, duck, fails=fails, zoned=True)
 
 
+def _of_document(source: ColumnType, target: ColumnType) -> Operation | None:
+    from gmdb.sql.operations.json_functions import cast_of  # few statements have one
+
+    cast_ = cast_of(source, target)
+    return None if cast_ is None else _of(source, target, cast_[0], fails=cast_[1])
+
+
 # ---- texts and bytes
 
 
@@ -176,6 +185,8 @@ _DUCK_TEXTS = {
     **dict.fromkeys(("DATE", "TIME", "TIMESTAMP", "UUID"), "CAST({0} AS VARCHAR)"),
     "CHAR": "rtrim({0}, ' ')",
     "VARCHAR": "{0}",
+    "JSON": "{0}",
+    "JSONB": "{0}",
     "BINARY": "('\\x' || lower(hex({0})))",
     "VARBINARY": "('\\x' || lower(hex({0})))",
 }
@@ -309,6 +320,8 @@ def assignment(source: ColumnType, target: ColumnType) -> Operation | None:
         return _stored_text(source, stored)
     if is_binary(stored):
         return Operation(WIDEN, (source,), stored, "{0}", "{0}", fails=False) if is_binary(source) else None
+    if source.name in JSONS:
+        return cast(source, stored) if stored.name in JSONS else None
     both_numbers = source.name in NUMBERS and stored.name in NUMBERS
     if both_numbers or category(source) == category(stored) or (source.name, stored.name) in _ASSIGNED:
         return cast(source, stored)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, JSONS, ColumnType
 from gmdb.format.interval import Interval
+from gmdb.format.json_text import key_of as json_key
 from gmdb.sql import arrays, numbers, times, zones
 from gmdb.sql.operations.registry import NAMES, Operation, named
 from gmdb.sql.types import (
@@ -18,6 +19,8 @@ from gmdb.sql.types import (
     INT,
     INTEGERS,
     INTERVAL,
+    JSON,
+    JSONB,
     MOMENTS,
     NUMBERS,
     QUOTIENT_SCALE,
@@ -399,7 +402,7 @@ def comparison(
 ) -> Operation | None:
     """left = right, and the like; None if values of these types cannot be compared."""
     sides = comparable(left, right, constants)
-    if sides is None:
+    if sides is None or sides[0].name in JSONS:  # of JSONB its keys are compared (bind/coercion.py)
         return None
     if sides[0].is_array and sides[0].element.name == "DECIMAL" and sides[0] != sides[1]:
         sides = _of_one_scale(*sides)
@@ -503,6 +506,8 @@ TRUTHS = {
 def nullif(types: Sequence[ColumnType | None], constants: Mapping[int, Any]) -> Operation | None:
     """The first value, or NULL if it equals the second.  Its type is that of the first as = takes it."""
     left, right = types
+    if JSONB in types and {left, right} <= {JSONB, None}:
+        return Operation("nullif", (JSONB, JSONB), JSONB, _null_if_equal, strict=False, fails=False)
     equal = comparison("=", left, right, constants)
     if equal is None:
         return None
@@ -520,6 +525,12 @@ def nullif(types: Sequence[ColumnType | None], constants: Mapping[int, Any]) -> 
     return Operation("nullif", (a, b), gives, python, duck, strict=False, fails=False)
 
 
+def _null_if_equal(value: str | None, other: str | None) -> str | None:
+    """NULLIF of JSONB."""
+    is_equal = value is not None and other is not None and json_key(value) == json_key(other)
+    return None if is_equal else value
+
+
 def extreme(name: str, types: Sequence[ColumnType | None], constants: Mapping[int, Any]) -> Operation | None:
     """greatest and least: NULLs do not take part."""
     known = [type_ for type_ in types if type_ is not None]
@@ -528,12 +539,14 @@ def extreme(name: str, types: Sequence[ColumnType | None], constants: Mapping[in
         type_ = common_type([*known, *opened]) or TEXT
     except ValueError:
         return None
+    if type_ == JSON:
+        return None
     if type_.is_array:
         function, native = _extreme(name == "greatest", key_of(type_)), False
     else:
         function, native = _EXTREMES[name == "greatest", type_.name if type_.name in KEYS else ""], True
     arguments = ", ".join(f"{{{n}}}" for n in range(len(types)))
-    duck = f"{name}({arguments})" if native and type_.name not in ("CHAR", *FLOATS, "INTERVAL") else None
+    duck = f"{name}({arguments})" if native and type_.name not in ("CHAR", *FLOATS, "INTERVAL", "JSONB") else None
     return Operation(name, (type_,) * len(types), type_, function, duck, strict=False, fails=False)
 
 
@@ -556,5 +569,6 @@ KEYS: dict[str, Callable[[Any], Any] | None] = {
     **dict.fromkeys(FLOATS, lambda value: (value != value, value)),
     "CHAR": lambda value: value.rstrip(" "),
     "INTERVAL": lambda value: value.length(),
+    "JSONB": json_key,
 }
 _EXTREMES = {(largest, kind): _extreme(largest, key) for largest in (True, False) for kind, key in KEYS.items()}

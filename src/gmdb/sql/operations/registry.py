@@ -12,7 +12,7 @@ Invariants
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gmdb.format.columns import ColumnType
@@ -44,6 +44,20 @@ class Operation:
     volatile: bool = field(compare=False, default=False)
     zoned: bool = False  # the last argument is the session's time zone, which whoever binds the call adds
     by_rows: bool = False  # it belongs to a connection, and is done by rows alone
+
+
+@dataclass(frozen=True, slots=True)
+class RowFunction:
+    """A function in FROM, for arguments of just these types: ``python`` gives rows as tuples, none if one is NULL.
+
+    ``names``: of its columns; without one, the only column is called as the function is, or by its alias.
+    """
+
+    name: str
+    takes: tuple[ColumnType, ...]
+    gives: tuple[ColumnType, ...]
+    python: Callable[..., Iterable[tuple[Any, ...]]] = field(compare=False)
+    names: tuple[str, ...] = field(compare=False, default=())
 
 
 @dataclass(frozen=True, slots=True)

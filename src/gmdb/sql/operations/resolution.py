@@ -12,14 +12,14 @@ from typing import Any
 
 from gmdb.format.columns import ColumnType
 from gmdb.sql.operations import operators
-from gmdb.sql.operations.registry import Operation, Overload
-from gmdb.sql.types import BOOLEAN, TEXT, is_array, pg_name
+from gmdb.sql.operations.registry import Operation, Overload, RowFunction
+from gmdb.sql.types import BOOLEAN, JSONB, TEXT, is_array, pg_name
 
 _NO_CONSTANTS: Mapping[int, Any] = {}
 _ARITHMETIC = frozenset("+-*/%")
 _BITS = frozenset(("&", "|", "#", "<<", ">>"))
 _ARRAYS = frozenset(("@>", "<@", "&&"))
-_COMPARISONS = frozenset((*operators.SYMBOLS, operators.DISTINCT, operators.SAME))
+COMPARISONS = frozenset((*operators.SYMBOLS, operators.DISTINCT, operators.SAME))
 ALIASES = {
     "ceiling": "ceil",
     "char_length": "length",
@@ -28,18 +28,32 @@ ALIASES = {
     "position": "strpos",
     "trim": "btrim",
 }
+_BUILDERS = tuple(f"{kind}_build_{what}" for kind in ("json", "jsonb") for what in ("object", "array"))
+_EXTRACTIONS = tuple(f"{kind}_extract_path{end}" for kind in ("json", "jsonb") for end in ("", "_text"))
+JSON_NAMES = ("to_json", "to_jsonb", *_BUILDERS, *_EXTRACTIONS)
 # Of any number of arguments, or chosen by other rules than overloads are.
-_SPECIAL = ("greatest", "least", "nullif", "concat", "concat_ws", "mod")
+_SPECIAL = ("greatest", "least", "nullif", "concat", "concat_ws", "mod", *JSON_NAMES)
 _BOUND = ("coalesce", "now", "cast", "pg_typeof")  # what the binder itself knows
+_OF_DOCUMENTS = frozenset(("->", "->>", "#>", "#>>", "@>", "<@", "??", "??|", "??&", "#-", "-", "||"))
 _OPERATORS = {"like", "ilike", "like_escape", "ilike_escape", "similar", "similar_escape"}  # that SQL writes otherwise
 
 
 @cache
 def functions_by_name() -> Mapping[str, Sequence[Overload]]:
-    from gmdb.sql.operations import functions  # statements without a function do not need it
+    from gmdb.sql.operations import functions, json_functions  # statements without a function do not need them
 
-    tables = functions.NUMBER_FUNCTIONS, functions.TEXT_FUNCTIONS, functions.TIME_FUNCTIONS, functions.UUID_FUNCTIONS
+    tables = [functions.NUMBER_FUNCTIONS, functions.TEXT_FUNCTIONS, functions.TIME_FUNCTIONS, functions.UUID_FUNCTIONS]
+    tables.append(json_functions.JSON_FUNCTIONS)
     return {name: overloads for table in tables for name, overloads in table.items()}
+
+
+def row_function(name: str) -> RowFunction | None:
+    """The function in FROM of a name."""
+    if not name.startswith("json"):
+        return None
+    from gmdb.sql.operations.json_functions import ROW_FUNCTIONS
+
+    return ROW_FUNCTIONS.get(name)
 
 
 @cache
@@ -86,6 +100,10 @@ def resolve(
         from gmdb.sql.operations.functions import concatenation, join_operation
 
         return concatenation(types) if name == "concat" else join_operation(types)
+    if name in JSON_NAMES:
+        from gmdb.sql.operations import json_functions
+
+        return json_functions.variadic(name, types)
     if name == "mod" and len(types) == 2:
         return operator("%", types[0], types[1], constants)
     return None
@@ -102,8 +120,15 @@ def operator(
     symbol: str, left: ColumnType | None, right: ColumnType | None, constants: Mapping[int, Any] = _NO_CONSTANTS
 ) -> Operation | None:
     """The operation that an operator means between two values; None if there is none of such types."""
-    if symbol in _COMPARISONS:
+    if symbol in COMPARISONS:
         return operators.comparison(symbol, left, right, constants)
+    if symbol in _OF_DOCUMENTS and (symbol not in ("-", "||", "@>", "<@") or JSONB in (left, right)):
+        from gmdb.sql.operations.json_functions import operator_overloads
+
+        for name, known in operator_overloads(symbol, left, right).items():
+            operation = _best(name, known, (left, right), constants)
+            if operation is not None:
+                return operation
     if symbol in _ARRAYS or (symbol == "||" and (is_array(left) or is_array(right))):
         from gmdb.sql.operations import arrays
 

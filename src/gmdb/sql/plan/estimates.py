@@ -72,7 +72,9 @@ TEXT_BYTES = 24
 SIZES = {
     **{"SMALLINT": 4, "REAL": 4, "TIME": 8, "TIMESTAMPTZ": 8, "INTERVAL": 18, "UUID": 18},
     **{"INT": 4, "DATE": 4, "BOOLEAN": 4, "BIGINT": 8, "DOUBLE": 8, "TIMESTAMP": 8, "DECIMAL": 12},
-    **dict.fromkeys(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BLOB", "CLOB"), 0),  # that depends on their lengths
+    **dict.fromkeys(
+        ("CHAR", "VARCHAR", "JSON", "JSONB", "BINARY", "VARBINARY", "BLOB", "CLOB"), 0
+    ),  # that depends on their lengths
 }
 ROWS_MIN = 1000.0  # that a table is thought to have if it was never analyzed: it may grow
 

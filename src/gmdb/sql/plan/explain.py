@@ -105,6 +105,8 @@ def describe(node: Relation) -> str:
         return f"listing {node.name}" if node.is_view else f"listing {node.name}({arguments})"
     if isinstance(node, tree.Input):
         return f"rows of {node.name}"
+    if isinstance(node, tree.FunctionRows):
+        return f"{node.function.name}({', '.join(map(written, node.arguments))})"
     if isinstance(node, tree.Reading):
         return f"read {node.cell[0].name}"
     if isinstance(node, tree.Values):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gmdb.errors import InterfaceError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
+from gmdb.format.json_text import key_of
 from gmdb.sql.operations.operators import array_key_name
 from gmdb.sql.operations.registry import NAMES
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, columns_of
@@ -194,7 +195,8 @@ def moment(now: datetime | None) -> datetime:
 # ---- Values as keys: for hashing, so that equal values have equal keys, and for sorting.
 #
 # Invariants
-#  1. NaN is equal to itself and sorts above all numbers; blanks at the end of a CHAR count neither way.
+#  1. NaN is equal to itself and sorts above all numbers; blanks at the end of a CHAR count neither way; JSONB has
+#     keys of its own.
 
 NAN = float("nan")  # this object stands for all: tuples and dicts take an object to be equal to itself
 
@@ -250,7 +252,7 @@ def equality_of(condition: Expression, columns: set[Column]) -> Equality | None:
     return None
 
 
-def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
+def sort_key(code: Code, term: Term, type_: ColumnType, nulls_last: bool) -> str:
     """Code that sorts as the value does; ``nulls_last``: NULL above all values."""
     key = term.code
     if type_.name in FLOATS:
@@ -261,6 +263,9 @@ def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
         key = f"{key}.length()"
     elif type_.name == "CHAR":
         key = f"{key}.rstrip(' ')"
+    elif type_.name == "JSONB":
+        code.names["json_key"] = key_of
+        key = f"json_key({key})"
     if not term.nullable:
         return key
     return f"(({not nulls_last}, {key}) if {term.code} is not None else ({nulls_last},))"

@@ -49,7 +49,8 @@ class _State:
             values = [term.code for term in terms]
             if aggregate.order:
                 keys = [
-                    sort_key(pipe.term(k.value), k.value.type, k.nulls_first == k.descending) for k in aggregate.order
+                    sort_key(pipe.code, pipe.term(k.value), k.value.type, k.nulls_first == k.descending)
+                    for k in aggregate.order
                 ]
                 pipe.code.emit(f"{slots[0]}.append({pipe.tuple_of([*values, *keys])})")
             elif self._is_count:

@@ -86,6 +86,7 @@ class Pipeline(ExpressionWriter):
             tree.Values: self._values,
             tree.Series: self._series,
             tree.Unnest: self._unnest,
+            tree.FunctionRows: self._function_rows,
             tree.Filter: self._filter,
             tree.Project: self._project,
             tree.Join: partial(produce_join, self),
@@ -443,6 +444,12 @@ class Pipeline(ExpressionWriter):
         more = int(unnest.number is None)
         self.loop(self.unpack(unnest.columns, nullable=True, more=more), f"unnested({', '.join(arrays)})", consume)
 
+    def _function_rows(self, rows: tree.FunctionRows, _needed: set[Column], consume: Consume) -> None:
+        terms = [self.term(one) for one in rows.arguments]
+        tests = [f"{term.code} is not None" for term in terms if term.nullable]
+        call = f"{self.code.bind(rows.function.python)}({', '.join(term.code for term in terms)})"
+        self.on(tests, lambda: self.loop(self.unpack(rows.columns), call, consume))
+
     # ---- rows one by one
 
     def _filter(self, relation: tree.Filter, needed: set[Column], consume: Consume) -> None:
@@ -539,7 +546,9 @@ class Pipeline(ExpressionWriter):
         self.code.emit(f"{rows} = []")
 
         def collect() -> None:
-            keys = [sort_key(self.term(k.value), k.value.type, k.nulls_first == k.descending) for k in sort.keys]
+            keys = [
+                sort_key(self.code, self.term(k.value), k.value.type, k.nulls_first == k.descending) for k in sort.keys
+            ]
             self.code.emit(f"{rows}.append({self.tuple_of([*(self.raw(c) for c in columns), *keys])})")
 
         self.produce(sort.source, needed | columns_used(sort.expressions()), collect)
@@ -632,7 +641,8 @@ def _is_one_loop(relation: Relation) -> bool:
         return len(relation.rows) > 1
     if isinstance(relation, tree.Group):
         return bool(relation.keys)
-    return isinstance(relation, tree.Table | tree.Listing | tree.Input | tree.Series | tree.Unnest | tree.Sort)
+    kinds = tree.Table | tree.Listing | tree.Input | tree.Series | tree.Unnest | tree.FunctionRows | tree.Sort
+    return isinstance(relation, kinds)
 
 
 _SET_STEPS = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 _PLAIN = (
     tree.One, tree.Table, Access, Materialized, tree.Listing, tree.Input, tree.Values, tree.Series, tree.Unnest,
+    tree.FunctionRows,
     tree.Filter, tree.Project, tree.Join, tree.Distinct, tree.Sort, tree.Limit, tree.Number, tree.SetOperation,
     tree.Reading,
 )  # fmt: skip

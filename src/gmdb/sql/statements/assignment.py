@@ -13,6 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 import gmdb.sql.bind.queries  # noqa: F401  # without it nobody would know what a call in a DEFAULT means
+from gmdb.database.dbapi import documents_in
 from gmdb.errors import (
     CheckViolation,
     GeneratedAlways,
@@ -334,6 +335,7 @@ class Returning:
         self.names = tuple(name for name, _ in outputs)
         self.types = tuple(binder.shown_type(expression) for expression in self.expressions)
         self.columns = tuple(binder.output(*pair)[0] for pair in zip(self.names, self.expressions, strict=True))
+        self.documents = documents_in(self.types)
         self.needs = tree.columns_used(self.expressions)
         self._input: tree.Input | None = None  # if there are queries
 

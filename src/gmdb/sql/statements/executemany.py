@@ -33,6 +33,7 @@ Numbers = Callable[[Column, int], list[int]]  # for a column that gets numbers
 STORED: dict[str, set[type]] = {  # none: values of the type are assigned one by one
     **{name: {int} for name in ("SMALLINT", "INT", "BIGINT")},
     **{name: {str} for name in ("CHAR", "VARCHAR", "CLOB")},
+    **{name: set() for name in ("JSON", "JSONB")},  # which are checked first
     **{name: {bytes} for name in ("BINARY", "VARBINARY", "BLOB")},
     **{"TIME": {time}, "TIMESTAMPTZ": set(), "INTERVAL": set(), "REAL": set(), "UUID": set()},
     **{"DOUBLE": {float, int}, "BOOLEAN": {bool}, "DATE": {date}, "TIMESTAMP": {datetime}, "DECIMAL": {Decimal}},

@@ -388,7 +388,7 @@ class Insert(Changing):
                 return slowly(parameters)
             if store.scans:
                 store.give_way()
-            return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, parameters[number]))
+            return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, parameters[number], ()))
 
         def evaluated(parameters: Parameters) -> Result | None:
             try:
@@ -401,7 +401,7 @@ class Insert(Changing):
                 return slowly(parameters)
             if store.scans:
                 store.give_way()
-            return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, row[number]))
+            return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, row[number], ()))
 
         return quick if are_parameters(values) and not concerns_all else self.typed(evaluated)
 
@@ -458,8 +458,9 @@ class Insert(Changing):
         if self._returning is None:
             return Result(rowcount=len(done), last_id=last_id)
         seen = [(i, heap.fetch(i) if any(map(is_file, values)) else values) for i, values in done.items()]
-        shown = self._returning.rows(course, [(*values, str(row_id)) for row_id, values in seen])
-        return Result(self._returning.names, self._returning.types, len(done), shown, last_id=last_id)
+        returning = self._returning
+        shown = returning.rows(course, [(*values, str(row_id)) for row_id, values in seen])
+        return Result(returning.names, returning.types, len(done), shown, None, last_id, returning.documents)
 
     def bulk_rows(self) -> BulkRows | None:
         """What makes rows of many sets at once, if each row is nothing but parameters."""

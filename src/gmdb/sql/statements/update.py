@@ -139,7 +139,7 @@ class _Change(Changing):
 
         def quick(parameters: Parameters) -> Result | None:
             count = point(parameters) if session.plain else NOT_DONE
-            return slowly(parameters) if count < 0 else _new(Result, ((), (), count, None, None, None))
+            return slowly(parameters) if count < 0 else _new(Result, ((), (), count, None, None, None, ()))
 
         return self.typed(quick)
 
@@ -194,8 +194,9 @@ class _Change(Changing):
             return Result(rowcount=len(found))
         start, end = self._others_at
         whole = [(*values, str(row[0]), *row[start:end]) for row, values in zip(found, seen, strict=True)]
-        shown = self._returning.rows(course, whole)
-        return Result(self._returning.names, self._returning.types, len(found), shown)
+        returning = self._returning
+        shown = returning.rows(course, whole)
+        return Result(returning.names, returning.types, len(found), shown, documents=returning.documents)
 
     def explain(self) -> list[str]:
         title = f"{type(self).__name__.lower()} {self.definition.name}"

@@ -44,6 +44,7 @@ def insert_with_lobs(heap: Heap, values: Sequence[Any]) -> RowId:
     lobs = _lobs(heap)
     if len(values) != len(heap.columns):
         return heap.insert_row(values)  # which raises what is wrong
+    values = lobs.checked(values)
     if not lobs.has_long(values) and not _is_too_large(heap, values):
         return heap.insert_row(values)
     with all_or_nothing(heap.session):
@@ -101,6 +102,7 @@ def kept_values(heap: Heap, values: Values, spill: bool = False) -> Values:
 
 def try_update_with_lobs(heap: Heap, row_id: RowId, values: Values) -> int:
     """``Heap.try_update`` of a table that has large objects."""
+    values = _lobs(heap).checked(values)
     if not _lobs(heap).has_long(values):
         status = heap.try_patch((row_id, heap.encode_patch(values)))
         if status != ROW_TOO_LARGE:

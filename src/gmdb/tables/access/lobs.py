@@ -40,6 +40,7 @@ from gmdb.transaction.session import Session
 DIRTY_MAX = 32 << 20  # bytes of changed pages, from which on they are written before more are
 SPILLED_FROM = 256  # bytes of a TEXT or BYTEA that may leave a row which has no room for it
 Check = Callable[[], None]
+Values = Sequence[Any] | Mapping[str, Any]  # of a row, or of some of its columns by name
 Finish = Callable[[tuple[Any, ...]], tuple[Any, ...]]  # of a row's values
 
 
@@ -62,12 +63,25 @@ class Lobs:
         self.positions = [n for n, column in enumerate(columns) if column.type.may_be_apart]
         self.columns = {columns[n].name: columns[n] for n in self.positions}
         self._all = tuple(columns)
+        self._documents = {column.name for column in columns if column.type.is_json}
         self._space_id = store.space_of(segment.entry_page).space_id
         self._inline_max = min(INLINE_MAX, INLINE_TOTAL // max(sum(column.type.is_lob for column in columns), 1))
         texts = [columns[n].type.may_be_long for n in self.positions]
         self.numbers = numbers([*self.positions, *texts])
 
     # ---- putting values on pages
+
+    def checked(self, values: Any) -> Any:
+        """The values of a row, or of some of its columns by name, with those of JSON as texts that were checked."""
+        if not self._documents:
+            return values
+        if isinstance(values, Mapping):
+            changed = {name: self.columns[name].document(values[name]) for name in self._documents & values.keys()}
+            return {**values, **changed}
+        if len(values) != len(self._all):
+            return values  # encoding it raises what is wrong
+        pairs = zip(self._all, values, strict=True)
+        return [column.document(value) if column.type.is_json else value for column, value in pairs]
 
     def _in_row_max(self, type_: ColumnType) -> int:
         return TEXT_IN_ROW_MAX if type_.may_be_long else self._inline_max
@@ -93,7 +107,7 @@ class Lobs:
 
     def keep(self, column: Column, value: Any, anyway: bool = False) -> Any:
         """A value as a row has it: itself, or where it is on pages from now on; ``anyway``: even if it is short."""
-        value = _as_bytes(column, value)
+        value = column.document(value) if column.type.is_json else _as_bytes(column, value)
         if not self.is_long(column, value) and not anyway:
             return value
         if column.type.is_array and not isinstance(value, EncodedArray):

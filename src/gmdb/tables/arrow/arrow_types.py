@@ -9,7 +9,7 @@ from typing import Any
 
 from gmdb.errors import DataError, Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
-from gmdb.format.columns import Column, ColumnType
+from gmdb.format.columns import Column, ColumnType, json_of
 from gmdb.format.interval import Interval
 from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import numpy as np
@@ -33,6 +33,8 @@ def _arrow_types() -> dict[str, pa.DataType]:
         "UUID": pa.uuid(),
         "CHAR": pa.string(),
         "VARCHAR": pa.string(),
+        "JSON": pa.string(),
+        "JSONB": pa.string(),
         "BINARY": pa.binary(),
         "VARBINARY": pa.binary(),
         "BLOB": pa.large_binary(),
@@ -131,6 +133,8 @@ def with_generated(columns: Sequence[Column], batch: pa.RecordBatch) -> pa.Recor
 
 def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
     target = arrow_type(column.type)
+    if column.type.is_json:
+        return _checked_documents(column, values, first_row)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if not column.nullable and values.null_count:
@@ -150,6 +154,20 @@ def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
         raise _misfit(column, values, target, first_row, error) from None
     except pa.ArrowNotImplementedError:
         raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}") from None
+
+
+def _checked_documents(column: Column, values: pa.Array, first_row: int) -> pa.Array:
+    """Texts of JSON as the column keeps them."""
+    if isinstance(values, pa.ExtensionArray):  # Arrow has a type for texts of JSON
+        values = values.storage
+    texts = _fit_column(Column(column.name, ColumnType("VARCHAR"), column.nullable), values, first_row).to_pylist()
+    for n, text in enumerate(texts):
+        if text is not None:
+            try:
+                texts[n] = json_of(column.type, text)
+            except DataError as error:
+                raise type(error)(f"row {first_row + n}: {error}") from None
+    return pa.array(texts, pa.string())
 
 
 def _without_excess_blanks(column: Column, values: pa.Array) -> pa.Array:
