@@ -169,8 +169,8 @@ def test_a_table_is_made_out_of_the_schema(spark, path, save):
     with gmdb.connect(path) as db:
         columns = db.table("made").columns
         assert [str(column.type) for column in columns] == [
-            *("INT", "INT", "INT", "BIGINT", "DOUBLE", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL(3,2)"),
-            *("VARCHAR(4000)", "VARBINARY(4000)", "INT"),
+            *("SMALLINT", "SMALLINT", "INT", "BIGINT", "REAL", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP"),
+            *("DECIMAL(3,2)", "VARCHAR(4000)", "VARBINARY(4000)", "INT"),
         ]
         assert [column.name for column in columns if column.nullable] == ["n"]
         row = (1, 2, 3, 4, 5.0, 6.0, True, date(2024, 2, 29), datetime(2024, 2, 29, 1, 2, 3), Decimal("7.89"))
