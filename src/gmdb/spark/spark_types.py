@@ -146,7 +146,12 @@ def _require_same_type(table: TableDefinition, column: Column, field: StructFiel
 def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
     """A scan's Arrow schema under Spark's names, which may be spelled with other letters, and nullability."""
     pairs = zip(scanned, schema.fields, strict=True)
-    return pa.schema([pa.field(to.name, _THERE.get(of.type, of.type), to.nullable) for of, to in pairs])
+    return pa.schema([pa.field(to.name, _there(of.type), to.nullable) for of, to in pairs])
+
+
+def _there(type_: pa.DataType) -> pa.DataType:
+    """The Arrow type that Spark has for one."""
+    return pa.list_(_there(type_.value_type)) if pa.types.is_list(type_) else _THERE.get(type_, type_)
 
 
 def as_spark_takes(batch: pa.RecordBatch, schema: StructType) -> list[pa.Array]:
@@ -168,7 +173,8 @@ def _as_spark_has(column: pa.Array) -> pa.Array:
         return pa.array([value and str(value) for value in column.to_pylist()], pa.string())
     if column.type == pa.month_day_nano_interval():
         return pa.array([value and str(value) for value in python_values(column)], pa.string())
-    return column.cast(_THERE[column.type]) if column.type in _THERE else column
+    there = _there(column.type)
+    return column if there == column.type else column.cast(there)
 
 
 def as_column_takes(column: Column, values: pa.Array) -> pa.Array:

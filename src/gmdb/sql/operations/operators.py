@@ -382,7 +382,10 @@ named(numbers.order_doubles)
 
 # What compares as arrays do, by their elements' types: see array_key_name.
 ELEMENT_KEYS: dict[str, Callable[[Any], Any]] = {
-    "DOUBLE": lambda value: (False, value) if value == value else (True, 0.0),
+    **dict.fromkeys(
+        ("DOUBLE", "REAL"),
+        lambda value: (False, value) if value == value else (True, 0.0),  # NaN equals itself
+    ),
 }
 NAMES.update({f"array_key_{name}": arrays.array_key(ELEMENT_KEYS.get(name)) for name in ("plain", *ELEMENT_KEYS)})
 

@@ -87,8 +87,8 @@ def _before_in_list(sizes: np.ndarray, of_lists: np.ndarray, owners: np.ndarray)
 def _bytes_of(element: ColumnType, elements: pa.Array, there: np.ndarray) -> np.ndarray:
     """The stored bytes of elements of a fixed size."""
     kind = element.kind
-    if kind is Kind.BIT:
-        stored = _plain(pc.fill_null(elements, False)).astype("<i4")
+    if kind in (Kind.BIT, Kind.SHORT):
+        stored = _plain(pc.fill_null(elements, False if kind is Kind.BIT else 0)).astype("<i4")
     else:
         _, values = elements.buffers()
         width = 16 if kind in _DECIMALS else element.fixed_size
@@ -170,6 +170,8 @@ def _elements_of(element: ColumnType, raw: np.ndarray, there: np.ndarray) -> pa.
     kind, count = element.kind, len(there)
     if kind is Kind.BIT:
         data = np.packbits(raw.view("<i4") != 0, bitorder="little")
+    elif kind is Kind.SHORT:
+        data = raw.view("<i4").astype("<i2")
     elif kind in _DECIMALS and element.fixed_size < 16:
         low = raw.view(f"<i{element.fixed_size}").astype(np.int64)
         data = np.stack([low, low >> 63], axis=1).ravel()
