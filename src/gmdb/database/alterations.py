@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
 Texts = Mapping[str, str] | None
+Expressions = Sequence[tuple[int | None, tuple[str, str, int, int]]]
 Rows = Callable[[], "pa.RecordBatchReader | Iterable[Sequence[Any]]"]
 
 
@@ -57,11 +58,14 @@ class Alterations:
         checks: Texts = None,
         conditions: Texts = None,
         generated: Texts = None,
+        expressions: Sequence[str] = (),
     ) -> None:
         """Give a column another name; ``checks``, ``conditions`` and ``generated`` have, by their names, what the
-        table's checks, partial indexes and generated columns say from now on."""
+        table's checks, partial indexes and generated columns say from now on, and ``expressions`` what those of
+        its indexes do."""
+        texts = (checks or {}, conditions or {}, generated or {}, expressions)
         with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {}, conditions or {}, generated or {})
+            change.rename_column(table, column, new_name, *texts)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:
@@ -135,19 +139,23 @@ class Alterations:
         rows: Rows,
         *,
         programs: Mapping[str, str],
+        expressions: Expressions = (),
     ) -> None:
         """Give a table other columns, each with its position of now or None, and the rows that ``rows`` makes of its
         own, which get numbers in new identity columns.
 
         Indexes and keys whose columns go, go with them, and so do the constraints ``without``, and partial indexes
-        that have none of the ``programs``, by their names.
+        that have none of the ``programs``, by their names.  ``expressions``: what its indexes are on from now on, each
+        with its place among those of now or None; they are computed of the rows.
         """
         from gmdb.tables.access.heap import Heap
         from gmdb.tables.arrow.append import append
 
         with self._database.define(self.session) as change:
-            old, remade = change.begin_rewrite(name, columns, without, programs)
-            heap = Heap(self._database.store, self.session, lambda _: remade)
+            old, remade = change.begin_rewrite(name, columns, without, programs, expressions)
+            catalog = self._database.catalog
+            computes = (catalog.generated_of,) if remade.expressions else ()
+            heap = Heap(self._database.store, self.session, lambda _: remade, lambda _: None, *computes)
             new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].is_numbered]
             take, session = self._database.catalog.next_numbers, self.session
             numbers = {n: partial(take, remade.columns[n], session=session) for n in new}

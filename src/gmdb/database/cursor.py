@@ -145,7 +145,8 @@ class KeyScan(RowCursor):
             return Lookup(store, obj_id, columns, self._wanted, lobs=self._heap.definition.lobs)
         positions = self._index.positions
         wanted = [positions.index(n) for n in self._wanted]
-        return Lookup(store, obj_id, [columns[n] for n in positions], wanted, covered=True)
+        stored = self._heap.stored
+        return Lookup(store, obj_id, [stored[n] for n in positions], wanted, covered=True)
 
     def _lookup(self, reading: Reading) -> Iterator[Batch]:
         keyed = self._heap.by_seen(self._index.name)

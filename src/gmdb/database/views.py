@@ -18,6 +18,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.feeds import LogPosition, read_readers
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment
+from gmdb.tables.access.indexes import index_text, written_columns
 from gmdb.tables.arrow.arrow_types import arrow_schema
 from gmdb.tables.catalog.counters import Counting
 from gmdb.tables.catalog.schema import CHECK, FIRST_USER_ID, SYSTEM_TABLES, TableDefinition
@@ -66,6 +67,9 @@ def _schemas_of_views() -> dict[str, pa.Schema]:
                 ("position", pa.int32()),
                 ("column_name", pa.string()),
             ]
+        ),
+        "index_definitions": pa.schema(
+            [("obj_id", pa.int32()), ("name", pa.string()), ("columns", pa.string()), ("definition", pa.string())]
         ),
         "generated_columns": pa.schema([("obj_id", pa.int32()), ("position", pa.int32()), ("expression", pa.string())]),
     }
@@ -160,6 +164,7 @@ class SystemViews:
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
             "sys_key_columns": self._key_columns,
             "sys_generated_columns": self._generated_columns,
+            "sys_index_definitions": self._index_definitions,
             "sys_views": self._stored_views,
             "sys_schemas": self._schemas,
             "sys_relations": self._relations,
@@ -240,6 +245,15 @@ class SystemViews:
         columns = ((t.obj_id, n, one.generated) for t in self._tables(session) for n, one in enumerate(t.columns))
         rows = [(number, n, text) for number, n, text in columns if text is not None]
         return _table_from(_schemas()["generated_columns"], rows)
+
+    def _index_definitions(self, session: Session | None) -> pa.Table:
+        rows = [
+            (one.obj_id, one.name, written_columns(one, table.stored), index_text(one, table.name, table.stored))
+            for table in self._tables(session)
+            for one in table.indexes
+            if not one.building
+        ]
+        return _table_from(_schemas()["index_definitions"], rows)
 
     def _identities(self, _: Session | None) -> pa.Table:
         return _listed("sys_identities", self._catalog.counters.listed())

@@ -20,7 +20,7 @@ from gmdb.format.row import ROW_HEAD, SIZE_AT
 from gmdb.format.slotted import slot_room, slots
 from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.late_imports import numpy as np
-from gmdb.tables.access.indexes import IndexDefinition, written_columns
+from gmdb.tables.access.indexes import HIDDEN, IndexDefinition, written_columns
 from gmdb.tables.catalog.names import PUBLIC, full_name
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.page_view import plain
@@ -102,7 +102,7 @@ class IndexView(ABC):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return tuple(self.table.columns[position] for position in self.definition.positions)
+        return tuple(self.table.stored[position] for position in self.definition.positions)
 
     @abstractmethod
     def read(self, pages: Pages) -> None:
@@ -121,9 +121,11 @@ class IndexView(ABC):
             "index": self.definition.name,
             "kind": self.kind,
             "table": self.table.name,
-            "columns": [{"name": column.name, "type": str(column.type)} for column in self.columns],
+            "columns": [
+                {"name": column.name.removeprefix(HIDDEN), "type": str(column.type)} for column in self.columns
+            ],
             "unique": self.definition.unique,
-            "on": written_columns(self.definition, self.table.columns),
+            "on": written_columns(self.definition, self.table.stored),
             "entry_page": page_name(self.definition.entry_page),
             "root_page": None if self.root is None else page_name(self.root.page_id),
             **self.summary(),

@@ -66,7 +66,7 @@ class IndexPlan:
 
     @property
     def columns(self) -> list[Column]:
-        return [self.table.columns[n] for n in self.index.positions]
+        return [self.table.stored[n] for n in self.index.positions]
 
     def __str__(self) -> str:
         return f"table {self.table.name}, index {self.index.name}"

@@ -142,7 +142,7 @@ class RowMaker:
         from gmdb.tables.arrow.staging import StagedPages, definition_digest
 
         table = self.table
-        if self.left_to_owner or has_cells(table.columns):
+        if self.left_to_owner or table.expressions or has_cells(table.columns):
             return self._staged_batches(path)
         digest = definition_digest(table.columns, table.constraints)
         return StagedPages(path, table.name, table.columns, self.form, digest)

@@ -18,7 +18,7 @@ from sqlalchemy.sql.type_api import NativeForEmulated
 from gmdb.errors import NoSuchTable, ValueOutOfRange
 from gmdb.format import interval as gmdb_interval
 from gmdb.format.columns import JSONS, Column, ColumnType
-from gmdb.tables.access.indexes import Direction
+from gmdb.tables.access.indexes import HIDDEN, Direction
 from gmdb.tables.catalog.counters import LARGEST_OF, counting_of
 from gmdb.tables.catalog.names import PUBLIC, TEMPORARY, full_name, is_temporary, parts_of
 from gmdb.tables.catalog.schema import (
@@ -422,8 +422,11 @@ class Reflection:
         for index in sorted(table.indexes, key=lambda one: one.name):
             if kinds.get(index.name) == PRIMARY_KEY:
                 continue
-            names = [table.columns[n].name for n in index.key]
-            entry: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
+            names = [table.stored[n].name.removeprefix(HIDDEN) for n in index.key]
+            known = [name if n < len(table.columns) else None for n, name in zip(index.key, names, strict=True)]
+            entry: dict[str, Any] = {"name": index.name, "column_names": known, "unique": index.unique}
+            if None in known:
+                entry["expressions"] = names
             orders = {name: words for n, name in enumerate(names) if (words := _sorting(index.direction(n)))}
             if orders:
                 entry["column_sorting"] = orders

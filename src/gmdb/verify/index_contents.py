@@ -232,7 +232,7 @@ class _Comparison:
         views = view_undo_records(self._survey.files.page(record.page_id), self._survey.tables)
         image = next(view for view in views if view.slot == record.slot)
         if image.image is not None and image.image.cells is not None:
-            numbers = image.changed or range(len(self._index.table.columns))
+            numbers = image.changed or range(len(self._index.table.stored))
             yield from ((n, cell.value) for n, cell in zip(numbers, image.image.cells, strict=False))
 
     # ---- bytes
@@ -262,7 +262,7 @@ class _Comparison:
             if row is not None and heap.flags_of(*row) & RowFlag.ENTRY:
                 target = entry_target(*row)
                 row = self._row(target) if self._survey.can_follow(target.page_id) else None
-            return None if row is None else decode_row(self._index.table.columns, *row)
+            return None if row is None else decode_row(self._index.table.stored, *row)
         except (Corruption, DataError, StorageError):
             return None
 
@@ -400,7 +400,7 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
     positions = index.positions
     if len(set(positions)) < len(positions) or len(positions) > KEY_COLUMNS_MAX:
         return f"has the columns number {', '.join(map(str, positions))}; they are at most {KEY_COLUMNS_MAX}, each once"
-    if not all(0 <= position < len(table.columns) for position in positions):
+    if not all(0 <= position < len(table.stored) for position in positions):
         return f"has a column number {max(positions)}, but table {table.name} has {len(table.columns)} columns"
     if index.using not in KINDS_BY_NAME:
         return f"is of kind {index.using!r}, but there are only {' and '.join(KINDS_BY_NAME)}"
@@ -415,7 +415,7 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
 
 def _read_head(survey: Survey, definition: IndexDefinition, table: TableDefinition, segment: CheckedSegment) -> Index:
     """The index, with the head that it should have: the catalog's fields, and the root from its page."""
-    columns = tuple(table.columns[position] for position in definition.positions)
+    columns = tuple(table.stored[position] for position in definition.positions)
     page = survey.files.page(definition.entry_page)
     fields = INDEX_HEAD.values(page, INDEX_AT)
     right = head_fields(definition, columns, len(page))

@@ -164,13 +164,13 @@ class Rules:
 
     def __init__(self, tables: Mapping[int, TableDefinition]) -> None:
         known = [tables[obj_id] for obj_id in sorted(tables)]
-        self._columns = np.zeros(sum(len(table.columns) for table in known), COLUMN_RULE)
+        self._columns = np.zeros(sum(len(table.stored) for table in known), COLUMN_RULE)
         self._tables = np.zeros(len(known), TABLE_RULE)
         done = 0
         for number, table in enumerate(known):
             at = self._columns.ctypes.data + done * COLUMN_RULE.itemsize
-            self._tables[number] = (table.obj_id, at, len(table.columns))
-            for column in table.columns:
+            self._tables[number] = (table.obj_id, at, len(table.stored))
+            for column in table.stored:
                 self._columns[done] = _rule(column)
                 done += 1
         self._schema = np.array([(self._tables.ctypes.data, len(known))], SCHEMA)

@@ -206,7 +206,7 @@ def described(table: TableDefinition | ViewDefinition) -> Iterator[QueryResult]:
     if isinstance(table, ViewDefinition):
         yield _text_result(("view", "check option"), [(table.query, table.check_option)])
         return
-    indexes = [(i.name, written_columns(i, table.columns), i.using, "yes" if i.unique else "no") for i in table.indexes]
+    indexes = [(i.name, written_columns(i, table.stored), i.using, "yes" if i.unique else "no") for i in table.indexes]
     if indexes:
         yield _text_result(("index", "columns", "kind", "unique"), indexes)
     constraints = [(c.name, c.kind, _of(c)) for c in table.constraints]

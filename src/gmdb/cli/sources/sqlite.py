@@ -260,9 +260,9 @@ class _TableReader:
             if columns is None or condition is None:
                 continue
             if origin == "u":
-                plan.keys.append(Constraint(UNIQUE, tuple(column for column, _ in columns)))
+                plan.keys.append(Constraint(UNIQUE, tuple(column[1:-1].replace('""', '"') for column, _ in columns)))
                 continue
-            keys = tuple(f"{_quoted(column)}{' desc' if descending else ''}" for column, descending in columns)
+            keys = tuple(f"{column}{' desc' if descending else ''}" for column, descending in columns)
             plan.indexes.append(IndexPlan(name.lower(), keys, bool(unique), condition))
 
     def _condition(self, name: str) -> str | None:
@@ -279,14 +279,28 @@ class _TableReader:
         """The columns of an index, and which of them descend; None if it is one that gmdb cannot have."""
         parts = [row for row in self._connection.execute(f"pragma index_xinfo({_quoted(name)})") if row[5]]
         what = f"index {name}" if origin == "c" else "a unique constraint"
-        if any(part[1] < 0 for part in parts):
-            self._leave_out("indexes", f"{what}, which is over an expression")
+        nodes = self._index_nodes(name) if any(part[1] < 0 for part in parts) else []
+        if nodes is None or len(nodes) not in (0, len(parts)):
+            self._leave_out("indexes", f"{what}, whose expressions could not be read")
             return None
-        for _, _, column, _, collation, _ in parts:
+        for n, (_, _, column, _, collation, _) in enumerate(parts):
             if collation.upper() != "BINARY":
+                one = f"column {column}" if column is not None else _written(nodes[n])
                 self._account.has("collations of keys")
-                self._leave_out("collations of keys", f"{what}: the collation {collation.upper()} of column {column}")
-        return tuple((column.lower(), bool(descending)) for _, _, column, descending, *_ in parts)
+                self._leave_out("collations of keys", f"{what}: the collation {collation.upper()} of {one}")
+        return tuple(
+            (f"({_written(nodes[n])})" if column is None else _quoted(column.lower()), bool(descending))
+            for n, (_, _, column, descending, *_) in enumerate(parts)
+        )
+
+    def _index_nodes(self, name: str) -> list[exp.Expr] | None:
+        """The parts of an index's key, as they were written; None if they cannot be read."""
+        asked = "select sql from sqlite_master where type = 'index' and name = ?"
+        tree = _parsed(self._connection.execute(asked, (name,)).fetchone()[0])
+        parameters = None if tree is None else tree.find(exp.IndexParameters)
+        if parameters is None:
+            return None
+        return [one.this if isinstance(one, exp.Ordered) else one for one in parameters.args.get("columns") or ()]
 
     def _checks(self) -> list[str]:
         if self._tree is None:

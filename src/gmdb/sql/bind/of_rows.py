@@ -9,12 +9,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import NoSuchTable, UnsupportedExpression
+from gmdb.errors import NoSuchTable, SchemaError, UnsupportedExpression
+from gmdb.format.columns import VARCHAR_MAX, ColumnType, parse_column
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
 from gmdb.sql.bind.binder import Binder, Catalog
-from gmdb.sql.bind.coercion import fold
-from gmdb.sql.bind.expressions import condition
+from gmdb.sql.bind.coercion import fold, settled
+from gmdb.sql.bind.expressions import bind, condition
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.syntax import Written
@@ -75,3 +76,36 @@ def kept_condition(
     """A condition that the catalog keeps, and the columns of which it speaks: one for each of the table's."""
     own = columns_of(columns)
     return tuple(own), bind_condition(parse_expression(text), Scope.of_table(table, own), "a condition")
+
+
+# ---- Expressions that indexes are on.
+
+
+def bind_indexed(node: exp.Expr, table: str, columns: Sequence[StoredColumn], own: Sequence[tree.Column]) -> Expression:
+    """An expression that an index is on; ``own``: the table's columns as it is to know them."""
+    what = "an expression of an index"
+    value = fold(settled(bind(alone(node, what), node, Scope.of_table(table, own))))
+    require_immutable(value, what, node)
+    numbers = {one: n for n, one in enumerate(own)}
+    for base in (columns[numbers[one]] for one in tree.columns_of(value)):
+        if base.type.is_lob:
+            raise UnsupportedExpression(f"an index on an expression of {base.type} {base.name}", *place(node))
+    return value
+
+
+def indexed_type(value: Expression, node: exp.Expr) -> ColumnType:
+    """The type that rows keep what an index is on in: as the expression's, but with texts and bytes in the row."""
+    type_ = value.type
+    if type_.may_be_apart:
+        name = "VARCHAR" if type_.is_text else "VARBINARY"
+        return ColumnType(name, VARCHAR_MAX)
+    try:
+        return parse_column("c", str(type_)).type
+    except SchemaError:
+        raise UnsupportedExpression(f"an index cannot be on a value of type {type_}", *place(node)) from None
+
+
+def require_immutable(value: Expression, what: str, node: exp.Expr) -> None:
+    """Refuse an expression that may give something else for the same row at another time."""
+    if tree.is_volatile(value) or any(isinstance(part, tree.Now) for part in value.walk()):
+        raise UnsupportedExpression(f"{what} must give the same at any time", *place(node))

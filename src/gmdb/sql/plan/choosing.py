@@ -16,8 +16,9 @@ from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.plan.estimates import Estimates, known_value
 from gmdb.sql.plan.implication import condition_of, implies
+from gmdb.sql.plan.indexed import expressions_of
 from gmdb.sql.plan.paths import Bound, Path, Span, is_equal_to_one
-from gmdb.sql.plan.terms import COMPARISONS, is_call, is_movable, negated, unconverted
+from gmdb.sql.plan.terms import COMPARISONS, is_call, is_movable, negated, unconverted_once
 from gmdb.sql.tree import Column, Expression, SortKey, columns_of, conjuncts, has_queries, is_volatile
 from gmdb.sql.types import BOOLEAN
 from gmdb.tables.access.indexes import IndexDefinition
@@ -57,6 +58,8 @@ class Chooser:
         """``alone``: keys must consist of parameters and constants."""
         self._table, self._parts, self._estimates, self._alone = table, parts, estimates, alone
         self._own = set(table.columns)
+        self._expressions = expressions_of(table)  # what indexes are on, as if it were columns
+        self._keys = (*table.stored, *(column for _, column in self._expressions))
         self._plain: dict[int, list[Comparison]] = {}  # by conditions' identities
         self._choices: dict[int, list[list[Comparison]]] = {}
         self._is_guarded = False  # by a condition without columns, which may prevent that what follows is evaluated
@@ -104,11 +107,11 @@ class Chooser:
         return [known if decides else [replace(comparison, exact=False) for comparison in known]]
 
     def _comparisons(self, part: Expression) -> list[Comparison]:
-        if isinstance(part, tree.Reference) and part.column in self._own and part.type == BOOLEAN:
-            return [Comparison(part.column, "=", tree.Constant(BOOLEAN, True), True)]
+        if part.type == BOOLEAN and (truth := self._column(part)) is not None:
+            return [Comparison(truth, "=", tree.Constant(BOOLEAN, True), True)]
         inner = negated(part)
-        if isinstance(inner, tree.Reference) and inner.column in self._own:
-            return [Comparison(inner.column, "=", tree.Constant(BOOLEAN, False), True)]
+        if inner is not None and (truth := self._column(inner)) is not None:
+            return [Comparison(truth, "=", tree.Constant(BOOLEAN, False), True)]
         if isinstance(part, tree.Junction) or not isinstance(part, tree.Call):
             return []
         if is_call(part, "like") and len(part.arguments) == 2:
@@ -127,7 +130,14 @@ class Chooser:
 
     def _column(self, expression: Expression) -> Column | None:
         """The column of the table that an expression is, conversions apart that keep its order."""
-        expression = unconverted(expression)
+        while True:
+            for one, column in self._expressions:
+                if one is not None and expression == one:
+                    return column
+            inner = unconverted_once(expression)
+            if inner is expression:
+                break
+            expression = inner
         if isinstance(expression, tree.Reference) and expression.column in self._own:
             return expression.column
         return None
@@ -192,7 +202,7 @@ class Chooser:
 
     def by_index(self, index: IndexDefinition, needed: bool = True) -> Choice | None:
         """The path by an index; None if its first column is not compared.  Unless ``needed``: all of its keys then."""
-        columns = tuple(self._table.stored[n] for n in index.key)
+        columns = tuple(self._keys[n] for n in index.key)
         plain = [(key, c) for key, comparisons in self._plain.items() for c in comparisons]
         best = self._spans(index, columns, [plain])
         if best is None and needed and not self._choices:
@@ -209,7 +219,7 @@ class Chooser:
                 return None
             best = [Span()], frozenset(), [[]]
         spans, decided, _ = best
-        stored = tuple(self._table.definition.columns[n] for n in index.key)
+        stored = tuple(self._table.definition.stored[n] for n in index.key)
         return Choice(Path(index, stored, tuple(spans), estimate=self._count(index, spans)), decided)
 
     def _spans(
@@ -251,12 +261,12 @@ class Chooser:
 
     def _direction(self, index: IndexDefinition, span: Span, keys: Sequence[SortKey]) -> bool | None:
         """Whether rows must be read backwards to come sorted; None if neither way has them sorted."""
-        columns = [self._table.stored[n] for n in index.key]
+        columns = [self._keys[n] for n in index.key]
         at = len(span.equal)
         fixed = set(columns[:at])
         ways = set()
         for key in keys:
-            column = key.value.column if isinstance(key.value, tree.Reference) else None
+            column = self._sorted_by(key.value)
             if column in fixed:
                 continue
             if at == len(columns) and index.unique and not any(one.nullable for one in columns):
@@ -271,6 +281,12 @@ class Chooser:
             fixed.add(columns[at])
             at += 1
         return None if len(ways) > 1 else True in ways
+
+    def _sorted_by(self, value: Expression) -> Column | None:
+        """The column, or what stands for an expression that an index is on, by which rows are sorted."""
+        if isinstance(value, tree.Reference):
+            return value.column
+        return next((column for one, column in self._expressions if one is not None and one == value), None)
 
     def _count(self, index: IndexDefinition, spans: Sequence[Span]) -> float:
         """How many rows a path leads to."""

@@ -11,6 +11,7 @@ from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access, Materialized, Path, Span
 from gmdb.sql.tree import Expression, Relation, everything
+from gmdb.tables.access.indexes import HIDDEN
 
 if TYPE_CHECKING:
     from gmdb.sql.plan.planner import Plan
@@ -135,11 +136,16 @@ def _access(node: Access) -> str:
     return f"{what} of {name} by index {path.index.name} ({', '.join(parts)})"
 
 
+def _called(path: Path) -> list[str]:
+    """The columns of an index, or the expressions that it is on."""
+    return [column.name.removeprefix(HIDDEN) for column in path.columns]
+
+
 def _spans(path: Path) -> list[str]:
     if len(path.spans) > 1:
-        return [f"{len(path.spans)} ranges of {', '.join(column.name for column in path.columns)}"]
+        return [f"{len(path.spans)} ranges of {', '.join(_called(path))}"]
     span = path.spans[0] if path.spans else Span()
-    names = [column.name for column in path.columns]
+    names = _called(path)
     parts = [f"{name} = {written(value)}" for name, value in zip(names, span.equal, strict=False)]
     for bound, signs in ((span.low, (">=", ">")), (span.high, ("<=", "<"))):
         if bound is not None:

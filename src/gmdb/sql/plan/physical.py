@@ -262,7 +262,7 @@ class Planner:
     def _covers(self, table: tree.Table, path: Path) -> bool:
         if path.index is None:
             return False
-        own = {table.stored[n] for n in path.index.positions}
+        own = {table.stored[n] for n in path.index.positions if n < len(table.stored)}
         return all(column in own or column not in self.used for column in table.columns)
 
     # ---- what needs all rows of a source, or only the first ones
@@ -439,7 +439,7 @@ def _below(keys: Keys, relation: tree.Project) -> Keys | None:
     """What rows are sorted by, as what the outputs are made of."""
     values = dict(relation.outputs)
     below = [replace(key, value=substituted(key.value, values)) for key in keys]
-    return below if all(isinstance(key.value, tree.Reference) for key in below) else None
+    return below if all(tree.columns_of(key.value) and not tree.is_volatile(key.value) for key in below) else None
 
 
 def _count(relation: Relation) -> float:

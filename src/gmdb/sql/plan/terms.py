@@ -170,20 +170,23 @@ WIDER = {  # conversions that keep the order of values, and give no two values t
 
 def unconverted(expression: Expression) -> Expression:
     """An expression without the conversions around it that keep the order of values."""
-    while is_call(expression, "cast"):
-        if len(expression.arguments) != 1:  # type: ignore[attr-defined]
-            break  # by a time zone
-        (inner,) = expression.arguments  # type: ignore[attr-defined]
-        source, target = inner.type, expression.type
-        is_wider = target.name in WIDER.get(source.name, ()) and (
-            target.name not in ("DECIMAL", "VARCHAR", "CHAR")
-            or source.name not in ("DECIMAL", "VARCHAR", "CHAR")
-            or (target.bytes_max >= source.bytes_max and target.scale >= source.scale)
-        )
-        if not is_wider:
-            break
+    while (inner := unconverted_once(expression)) is not expression:
         expression = inner
     return expression
+
+
+def unconverted_once(expression: Expression) -> Expression:
+    """An expression without the outermost conversion, if that keeps the order of values; else as it is."""
+    if not is_call(expression, "cast") or len(expression.arguments) != 1:  # type: ignore[attr-defined]
+        return expression  # with a second argument, it is by a time zone
+    (inner,) = expression.arguments  # type: ignore[attr-defined]
+    source, target = inner.type, expression.type
+    is_wider = target.name in WIDER.get(source.name, ()) and (
+        target.name not in ("DECIMAL", "VARCHAR", "CHAR")
+        or source.name not in ("DECIMAL", "VARCHAR", "CHAR")
+        or (target.bytes_max >= source.bytes_max and target.scale >= source.scale)
+    )
+    return inner if is_wider else expression
 
 
 COMPARISONS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # and with sides exchanged

@@ -49,7 +49,8 @@ class Analyze(Statement):
         return [f"analyze {', '.join(self._names) or 'all tables'}"]
 
     def _analyze(self, table: TableDefinition) -> None:
-        groups = key_columns([index.key for index in table.indexes if not index.building])
+        whole = [index.key for index in table.indexes if not index.building and max(index.key) < len(table.columns)]
+        groups = key_columns(whole)
         positions = sorted({n for group in groups for n in group})
         names = [table.columns[n].name for n in positions] or [table.columns[0].name]
         aliases = {n: f"c{at}" for at, n in enumerate(positions)}

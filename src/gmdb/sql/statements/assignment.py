@@ -123,7 +123,8 @@ class Checks:
         self._broken = [f"constraint {one.name}: the row {{}} breaks CHECK ({one.text})" for one in constraints]
         columns = columns_of(table.columns) if changed is None else changed.table.stored
         scope = Scope.of_table(table.name, columns)
-        self.generated = Generated(table, columns)
+        self._all_generated = Generated(table, columns)
+        self.generated = self._all_generated.shown  # whoever takes a whole row computes the others
         conditions = [bind_check(parse_expression(constraint.text), scope) for constraint in constraints]
         for view, test in changed.checks if changed is not None else ():
             self._broken.append(f"view {view}: the row {{}} would not be one of the view's")
@@ -146,9 +147,15 @@ class Checks:
     def after(self, positions: Iterable[int]) -> Checks:
         """The checks for rows that were right before some columns got new values, which change generated ones."""
         checks = copy(self)
-        checks.generated = self.generated.after(positions)
+        checks.generated = self._all_generated.after(positions)
         positions = {*positions, *checks.generated.positions}
         checks._not_null = [n for n in self._not_null if n in positions]
+        return checks
+
+    def of_columns(self) -> Checks:
+        """The checks for rows of which others compute what indexes are on."""
+        checks = copy(self)
+        checks.generated = self.generated.shown
         return checks
 
     def concern(self, positions: Iterable[int]) -> bool:
@@ -260,7 +267,7 @@ def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed
             else:
                 sets.values[position] = defaults.of(position)
     stored = changed.table.stored
-    made = Generated(table, stored).after(sets.values).positions
+    made = Generated(table, stored).after(sets.values).shown.positions
     sets.values |= {n: tree.Reference(stored[n].type, stored[n]) for n in again if n not in made}
     return sets
 

@@ -249,11 +249,22 @@ class Definition(Statement):
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
         request = read_index(syntax)
         table = self._existing(request.table)
-        new = request.of(self.connection.table(table))
+        new, missing = request.of(self.connection.table(table))
+        if missing and request.concurrently:
+            message = "the rows are made anew for an index on a new expression, and nobody changes them meanwhile"
+            raise UnsupportedExpression(message, *place(self._node), "Leave CONCURRENTLY out")
 
         def create() -> Result:
             schema = self.connection._parts_of(table)[0]
             if request.if_not_exists and self.connection._has_index(full_name(schema, new.name)):
+                return Result()
+            if missing:
+                with self.connection.defining():
+                    self.connection._hold_table(table)
+                    newest, expressions = request.of(self.connection.table(table))
+                    if expressions:
+                        NewForm(self.connection, table).add_expressions(expressions)
+                    self.connection._create_index(table, newest)
                 return Result()
             with self._while_others_go_on() if request.concurrently else nullcontext():
                 self.connection._create_index(table, new)
@@ -397,7 +408,11 @@ class Definition(Statement):
             for column in self.connection.table(table).columns
             if column.generated is not None
         }
-        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions, generated=generated)
+        expressions = [
+            renamed(text, {old: new}) if text else "" for text, *_ in self.connection.table(table).expressions
+        ]
+        texts = {"checks": checks, "conditions": conditions, "generated": generated}
+        self.connection.rename_column(table, old, new, **texts, expressions=expressions)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))

@@ -18,7 +18,7 @@ from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import fold
 from gmdb.sql.bind.expressions import bind_assigned
-from gmdb.sql.bind.of_rows import alone, columns_of
+from gmdb.sql.bind.of_rows import alone, bind_indexed, columns_of, require_immutable
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.plan.terms import substituted
@@ -46,22 +46,25 @@ def bind_generated(
     return value
 
 
-def require_immutable(value: Expression, what: str, node: exp.Expr) -> None:
-    """Refuse an expression that may give something else for the same row at another time."""
-    if tree.is_volatile(value) or any(isinstance(part, tree.Now) for part in value.walk()):
-        raise UnsupportedExpression(f"{what} must give the same at any time", *place(node))
-
-
 @lru_cache(256)
-def _kept(table: str, columns: Sequence[StoredColumn]) -> tuple[tuple[tree.Column, ...], Mapping[int, Expression]]:
-    """The expressions that the catalog keeps, by the positions of their columns, and what they are about."""
+def _kept(
+    table: str, columns: Sequence[StoredColumn], hidden: Sequence[StoredColumn]
+) -> tuple[tuple[tree.Column, ...], Mapping[int, Expression]]:
+    """The expressions that the catalog keeps, by the positions of their columns, and what they are about.
+
+    ``hidden``: those that indexes are on.
+    """
     own = tuple(columns_of(columns))
     expressions = {}
-    for n, column in enumerate(columns):
+    for n, column in enumerate((*columns, *hidden)):
         if column.generated is None:
             continue
         try:
-            expressions[n] = bind_generated(parse_expression(column.generated), column, table, columns, own)
+            node = parse_expression(column.generated)
+            if n < len(columns):
+                expressions[n] = bind_generated(node, column, table, columns, own)
+            else:
+                expressions[n] = bind_indexed(node, table, columns, own)
         except Error as error:
             what = f"table {table}, column {column.name}: generated as ({column.generated})"
             raise SchemaError(f"{what} has no meaning: {error}") from None
@@ -73,7 +76,7 @@ class Generated:
 
     def __init__(self, table: TableDefinition, stored: Sequence[tree.Column] | None = None) -> None:
         """``stored``: the table's columns as the statement has them."""
-        own, expressions = _kept(table.name, table.columns)
+        own, expressions = _kept(table.name, table.columns, table.hidden)
         self._columns = own if stored is None else tuple(stored)
         known = dict(zip(own, self._columns, strict=True))
         references = {column: tree.Reference(now.type, now) for column, now in known.items()}
@@ -87,6 +90,11 @@ class Generated:
         """Those of them that are others once some columns have new values."""
         changed = set(positions)
         return self._chosen([n for n, bases in self.bases.items() if not changed.isdisjoint(bases)])
+
+    @property
+    def shown(self) -> Generated:
+        """Those of them that are columns, and not what indexes are on."""
+        return self._chosen([n for n in self.expressions if n < len(self._columns)])
 
     def within(self, positions: Container[int]) -> Generated:
         """Those of them that are made of some columns only."""

@@ -42,13 +42,14 @@ from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.changing import Changing
 from gmdb.sql.statements.course import Course
 from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
+from gmdb.sql.statements.indexes import kept_as
 from gmdb.sql.statements.new_rows import OVERRIDING, NewRows, put
 from gmdb.sql.statements.parts import Within
-from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading, table_name
+from gmdb.sql.syntax import Syntax, column_name, folded, reading, table_name
 from gmdb.sql.tree import Constant, Expression
 from gmdb.sql.types import BOOLEAN, INTEGERS
 from gmdb.tables.access.heap import Heap
-from gmdb.tables.access.indexes import IndexDefinition, name_key
+from gmdb.tables.access.indexes import HIDDEN, IndexDefinition, name_key
 from gmdb.tables.access.lob_files import is_file, rereadable
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.transaction.interrupts import operation
@@ -95,7 +96,7 @@ class Conflict:
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
         scope.parent, scope.views = views, views.views
         sets = assignment.assignments(binder, parts, scope, target, defaults)
-        self._checks = self._checks.after(sets.values)
+        self._checks = self._checks.after(sets.values).of_columns()
         self._positions = [*sets.values, *self._checks.generated.positions]
         test = None
         if where is not None:
@@ -136,18 +137,32 @@ class Conflict:
     def _chosen_index(self, syntax: Syntax) -> str | None:
         """The unique index whose conflicts count; None: any."""
         table, constraint = self._table, syntax.take("constraint")
-        keys, where = column_names(syntax.list("conflict_keys")), syntax.take("index_predicate")
+        listed, where = syntax.list("conflict_keys"), syntax.take("index_predicate")
         if constraint is not None:
             return self._kept_by(folded(constraint), constraint)
-        if not keys:
+        if not listed:
             return None
+        keys = {self._key(node) for node in listed}
         parts = [] if where is None else self._predicate(where)
         found = [index for index in table.indexes if index.unique and not index.building]
         for index in sorted(found, key=lambda one: one.condition is not None):
-            if {table.columns[n].name for n in index.key} == set(keys) and self._has_all(index, parts):
+            if {table.stored[n].name for n in index.key} == keys and self._has_all(index, parts):
                 return index.name
         those = " of all rows that meet the condition" if parts else ""
-        raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)}){those}")
+        shown = ", ".join(one.removeprefix(HIDDEN) for one in sorted(keys))
+        raise SchemaError(f"table {table.name} has no unique index on ({shown}){those}")
+
+    def _key(self, node: exp.Expr) -> str:
+        """A column, or what stands for an expression that an index is on."""
+        inner = node.this if isinstance(node, exp.Ordered) else node
+        if isinstance(inner, exp.Column | exp.Identifier):
+            return column_name(node)
+        if isinstance(node, exp.Ordered):
+            with reading(node) as ordered:
+                ordered.ignore("nulls_first")
+                inner = ordered.need("this", "an expression")
+        inner = inner.this if isinstance(inner, exp.Paren) else inner
+        return HIDDEN + kept_as(self._table, inner)[0]
 
     def _kept_by(self, name: str, node: exp.Expr) -> str:
         """The index that keeps a constraint."""

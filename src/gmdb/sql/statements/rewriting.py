@@ -28,7 +28,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.names import as_sql
-from gmdb.sql.bind.of_rows import columns_of
+from gmdb.sql.bind.of_rows import bind_indexed, columns_of, indexed_type
 from gmdb.sql.bind.scope import Scope, nearest, new_table
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.index_programs import program_of
@@ -65,6 +65,7 @@ class NewForm:
         self._made: dict[int, tree.Expression] = {}  # what USING says, or a conversion
         self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
         self._expressions: dict[int, exp.Expr] = {}  # of generated columns: what they are from now on
+        self._indexed: list[tuple[str, str, int, int]] = []  # expressions that indexes are to be on
         self._source = new_table(self.definition)
 
     def has(self, name: str) -> bool:
@@ -89,7 +90,7 @@ class NewForm:
 
     def _generated_of(self, position: int) -> list[str]:
         """The generated columns that are made of a column."""
-        bases = Generated(self.definition).bases
+        bases = Generated(self.definition).shown.bases
         return [self.definition.columns[n].name for n, own in bases.items() if position in own]
 
     def drop_expression(self, name: str) -> None:
@@ -98,6 +99,11 @@ class NewForm:
         self._connection.alter_column(self.definition.name, name, generated=None)
         self.definition = self._connection.table(self.definition.name)
         self._source = new_table(self.definition)
+
+    def add_expressions(self, expressions: Sequence[tuple[str, str, int, int]]) -> None:
+        """Let rows have what indexes are to be on."""
+        self._indexed += expressions
+        self.apply()
 
     def set_expression(self, name: str, node: exp.Expr) -> None:
         self._expressions[self._position(name)] = node
@@ -160,14 +166,19 @@ class NewForm:
         checks = [check for check in checks if not changed.isdisjoint(columns_named(check.text))]
         for check in checks:
             self._require_sense(check, [column for _, column in columns])
-        gets_values = any(column.is_numbered or _is_value(value) for column, value in self._added)
+        is_other = bool(table.expressions) and bool(self._added or self._types)
+        gets_values = (
+            bool(self._indexed)
+            or is_other
+            or any(column.is_numbered or _is_value(value) for column, value in self._added)
+        )
         if self._dropped or self._made or self._expressions or gets_values:
             new = [(None, column) for column, _ in self._added]
             all_columns = [*columns, *new]
             programs = self._programs(gone, [column for _, column in all_columns])
-            self._connection._rewrite_table(
-                table.name, all_columns, without, lambda: self._rows(columns), programs=programs
-            )
+            expressions = self._kept_expressions(table, gone, [column for _, column in all_columns])
+            options: Any = {"programs": programs, "expressions": expressions}
+            self._connection._rewrite_table(table.name, all_columns, without, lambda: self._rows(columns), **options)
         else:
             for position, type_ in self._types.items():
                 self._connection.alter_column(table.name, table.columns[position].name, type=type_)
@@ -196,6 +207,23 @@ class NewForm:
                 what = f"table {self.definition.name}, index {index.name}: WHERE {index.condition}"
                 raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
         return programs
+
+    def _kept_expressions(
+        self, table: TableDefinition, gone: Container[str], columns: Sequence[Column]
+    ) -> list[tuple[int | None, tuple[str, str, int, int]]]:
+        """What indexes that stay are on, with the types that it has with the table's columns as they will be."""
+        kept: list[tuple[int | None, tuple[str, str, int, int]]] = []
+        for n, (text, *_) in enumerate(table.expressions):
+            if not text or any(name in gone for name in columns_named(text)):
+                continue
+            try:
+                node = parse_expression(text)
+                type_ = indexed_type(bind_indexed(node, table.name, columns, columns_of(columns)), node)
+            except StatementError as error:
+                what = f"table {table.name}: ({text}), which an index is on,"
+                raise SchemaError(f"{what} has no meaning any more: {error}; drop the index first") from None
+            kept.append((n, (text, type_.name, type_.length, type_.scale)))
+        return [*kept, *((None, one) for one in self._indexed)]
 
     def _changed(self, position: int, column: Column) -> Column:
         """A column as it will be."""

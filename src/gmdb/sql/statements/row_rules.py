@@ -45,7 +45,7 @@ class RowRules:
         self, table: TableDefinition, values: Sequence[Any], changes: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """New values of some columns of a row, which is refused if it breaks a check then."""
-        checks = self._of(table).checks.after([table.position(name) for name in changes])
+        checks = self._of(table).checks.after([table.position(name) for name in changes]).of_columns()
         new = [changes.get(column.name, value) for column, value in zip(table.columns, values, strict=True)]
         checks.complete(new, datetime.now(UTC))
         return {**changes, **{table.columns[n].name: new[n] for n in checks.generated.positions}}

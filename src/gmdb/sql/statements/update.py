@@ -183,7 +183,7 @@ class _Change(Changing):
 
     def _stored(self, found: FoundRow) -> list[Any]:
         """A row's stored values, as far as they are needed."""
-        row: list[Any] = [None] * len(self.definition.columns)
+        row: list[Any] = [None] * len(self.definition.stored)
         for n, value in zip(self._stored_positions, found[1:], strict=False):
             row[n] = value
         return row
@@ -193,7 +193,8 @@ class _Change(Changing):
         if self._returning is None:
             return Result(rowcount=len(found))
         start, end = self._others_at
-        whole = [(*values, str(row[0]), *row[start:end]) for row, values in zip(found, seen, strict=True)]
+        count = len(self.table.stored)  # behind which rows have what indexes are on
+        whole = [(*values[:count], str(row[0]), *row[start:end]) for row, values in zip(found, seen, strict=True)]
         returning = self._returning
         shown = returning.rows(course, whole)
         return Result(returning.names, returning.types, len(found), shown, documents=returning.documents)
@@ -231,7 +232,7 @@ class Update(_Change):
         self._checks = Checks(self.definition, target).after(sets)
         self._derived = self._checks.generated.positions  # what follows from the new values
         self._positions = [*sets, *self._derived]
-        self._names = [self.definition.columns[n].name for n in self._positions]
+        self._names = [self.definition.stored[n].name for n in self._positions]
         own = set(self.table.stored)
         self._computed: list[tree.Output] = []
         self._values: list[Expression] = []
@@ -312,6 +313,7 @@ class Update(_Change):
     def _whole_row(self, row_id: RowId, new: Row) -> list[Any]:
         """A row as it was to be."""
         row = list(self.connection.heap(self.definition.name).wanting(()).fetch(row_id))
+        row += [None] * (len(self.definition.stored) - len(row))
         for n, value in zip(self._positions, new, strict=True):
             row[n] = value
         return row

@@ -1,5 +1,6 @@
 """Generated columns: their values, in rows and changes of rows that anybody brings.
 
+Those that indexes on expressions need stand behind the others in rows, and nobody brings them.
 Invariant: a row has in a generated column what the column's expression gives for it.  Whoever brings a row leaves the
 column out (None), or has just that value there; anything else is refused.
 Not here: what an expression means (sql/statements/generated.py), Arrow arrays (tables/arrow/generated_arrays.py).
@@ -11,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from gmdb.errors import DataError, GeneratedAlways
+from gmdb.errors import DataError, GeneratedAlways, ValueTooLong
+from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.format.columns import Column
 from gmdb.tables.access.definition import Definition
 from gmdb.tables.access.lob_files import is_file, pieces_of
@@ -44,25 +46,36 @@ class GeneratedColumns:
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
-        return {column.name: n for n, column in enumerate(self._table.columns)}
+        return {column.name: n for n, column in enumerate(self._table.stored)}
 
     def row(self, values: Sequence[Any]) -> Sequence[Any]:
         """A row with its generated columns."""
-        columns = self._table.columns
-        if len(values) != len(columns):
+        stored, given = self._table.stored, len(values)
+        if given != len(self._table.columns) and given != len(stored):
             return values  # encoding it raises what is wrong
-        row = list(values)
+        row = [*values, *[None] * (len(stored) - given)]
         for n, value in zip(self.generation.bases, self.computed(row), strict=True):
-            self.require_same(n, values[n], value)
+            self.require_same(n, row[n], value)
             row[n] = value
         return row
 
     def computed(self, row: list[Any]) -> Sequence[Any]:
         """The values of a row's generated columns; those that they are made of become what rows keep."""
-        columns = self._table.columns
+        columns = self._table.stored
         for n in self.bases:
             row[n] = _stored(columns[n], row[n])
-        return self.generation.compute(row)
+        values = self.generation.compute(row)
+        for n, value in zip(self.generation.bases, values, strict=True):
+            if n >= len(self._table.columns) and isinstance(value, str | bytes):
+                self._require_short(columns[n], value)
+        return values
+
+    def _require_short(self, hidden: Column, value: str | bytes) -> None:
+        """Refuse what an index is on if rows do not keep it."""
+        size = len(value.encode() if isinstance(value, str) else value)
+        if size > hidden.type.length:
+            where = f"table {self._table.name}, an index on {hidden.generated}"
+            raise ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes, and this one has {size}")
 
     def concern(self, changes: Sequence[Any] | Mapping[str, Any]) -> bool:
         """Whether new values of a row, all or some by name, make a generated column another, or name one."""
@@ -80,8 +93,8 @@ class GeneratedColumns:
         """New values of a row, with those that its generated columns get by them."""
         if not isinstance(changes, Mapping):
             return self.row(changes)
-        columns, known, positions = self._table.columns, self._numbers, self._positions(changes)
-        row = [changes[column.name] if n in positions else old[n] for n, column in enumerate(columns)]
+        columns, known, positions = self._table.stored, self._numbers, self._positions(changes)
+        row = [changes[columns[n].name] if n in positions else value for n, value in enumerate(old)]
         computed = self.computed(row)
         new = {name: row[n] if (n := known.get(name)) in self.bases else value for name, value in changes.items()}
         for (n, bases), value in zip(self.generation.bases.items(), computed, strict=True):
@@ -94,7 +107,7 @@ class GeneratedColumns:
 
     def require_same(self, position: int, value: Any, computed: Any, place: str = "") -> None:
         """Refuse a value for a generated column that is not the one which it gets."""
-        column = self._table.columns[position]
+        column = self._table.stored[position]
         if value is None or (type(value) is type(computed) and value == computed):
             return
         if computed is None or column.encode(value) != column.encode(computed):

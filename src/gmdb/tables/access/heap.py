@@ -52,7 +52,7 @@ from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.definition import Checked, Definition, View
 from gmdb.tables.access.generated import GeneratedColumns
-from gmdb.tables.access.indexes import IndexDefinition, KeyRange, key_limit, no_such_index
+from gmdb.tables.access.indexes import HIDDEN, IndexDefinition, KeyRange, key_limit, no_such_index
 from gmdb.tables.access.keyed import KeyedRows
 from gmdb.tables.access.lob_changes import all_or_nothing, insert_with_lobs, kept_values
 from gmdb.tables.access.lob_files import OpenLob
@@ -124,17 +124,19 @@ class Heap(RowChanges):
         self.name, self.obj_id, self.number = definition.name, definition.obj_id, definition.number
         self.feed = definition.feed.version if definition.feed is not None else 0
         self.segment = Segment(self._store, space, definition.entry_page)
-        self.columns = definition.columns
+        self.columns, self.stored = definition.columns, definition.stored
         codec = RowCodec(self.columns)
         self.encode, self.plain_decode = codec.encode, codec.decode
+        if self.stored is not self.columns:
+            self.encode = RowCodec(self.stored).encode
         self.watch = watch = self._watch_of(definition)
         self.generated = self._generated_of(definition)
-        self._patches = Patches(self.name, self.columns, () if watch is None else watch.columns)
+        self._patches = Patches(self.name, self.stored, () if watch is None else watch.columns)
         self.encode_patch = self._patches.encode
         self.lobs: Lobs | None = None
         if definition.lobs is not None:
             of_table = self._store, self.session, self.name
-            self.lobs = Lobs(*of_table, self.columns, definition.lobs, definition.feed is not None)
+            self.lobs = Lobs(*of_table, self.stored, definition.lobs, definition.feed is not None)
         self._space_id = space.space_id
         self._is_users = space.space_id != SYSTEM_DEVICE
         self.indexes = definition.indexes
@@ -186,10 +188,14 @@ class Heap(RowChanges):
         """``insert`` in one call of a kernel, which makes the row itself: its place, or less than 0."""
         if self.shape is None or (self.watch is not None and self.watch.inserts):
             return _not_now
-        insert = self._bound(insert_values, self.gate, self.shape.address)
         if self.generated is None:
-            return insert
-        return lambda values: insert(self.generated.row(values))  # type: ignore[union-attr]
+            return self._bound(insert_values, self.gate, self.shape.address)
+        shape = row_shape(self.stored)
+        if shape is None:
+            return _not_now
+        insert, complete = self._bound(insert_values, self.gate, shape.address), self.generated.row
+        insert.memory = *insert.memory, shape  # type: ignore[attr-defined]
+        return lambda values: insert(complete(values))
 
     def _bound(self, kernel: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
         """A kernel with its first arguments, and the memory that they lead to, whatever definition the heap gets."""
@@ -259,7 +265,7 @@ class Heap(RowChanges):
     @property
     def row_keys(self) -> RowKeys:
         if self._row_keys is None:
-            self._row_keys = RowKeys(self.columns, self.indexes)
+            self._row_keys = RowKeys(self.stored, self.indexes)
         return self._row_keys
 
     def fetched(self, size: int) -> bytes:
@@ -584,7 +590,7 @@ class Heap(RowChanges):
     def _key_error(self, status: int) -> Error:
         """The error for a row whose key an index does not take."""
         index = self.indexes[self.session.call[INDEX]]
-        names = ", ".join(self.columns[n].name for n in index.key)
+        names = ", ".join(self.stored[n].name.removeprefix(HIDDEN) for n in index.key)
         where = f"table {self.name}, index {index.name} ({names})"
         if status == KEY_TOO_LONG:
             return ValueTooLong(f"{where}: {key_limit(index)}")

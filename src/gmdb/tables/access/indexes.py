@@ -35,6 +35,7 @@ _ORDERS = {
 }
 _ORDERS_BY_NAME = {"DOUBLE": Order.DOUBLE, "REAL": Order.REAL, "INTERVAL": Order.INTERVAL}
 
+HIDDEN = "\0"  # with which the names of columns begin that are expressions: no other column is called so
 _TOO_LONG = bytes(2 * KEY_BYTES_MAX)  # instead of a key that is longer than any
 
 
@@ -160,13 +161,38 @@ EVERYTHING = KeyRange()
 
 
 def written_columns(index: IndexDefinition, columns: Sequence[Column]) -> str:
-    """What an index is on, as SQL writes it: ``a, b desc include (c)``; ``columns``: the table's."""
-    names = [columns[n].name for n in index.positions]
+    """What an index is on, as SQL writes it: ``a, b desc include (c)``; ``columns``: all that the table's rows have."""
+    names = [columns[n].name.removeprefix(HIDDEN) for n in index.positions]
     count = len(index.key)
     parts = [" ".join(filter(None, (name, index.direction(n).value))) for n, name in enumerate(names[:count])]
     included = f" include ({', '.join(names[count:])})" if index.included else ""
     included += "" if index.nulls_distinct else " nulls not distinct"
     return ", ".join(parts) + included + (f" where {index.condition}" if index.condition else "")
+
+
+def index_text(index: IndexDefinition, table: str, columns: Sequence[Column]) -> str:
+    """The statement that makes an index; ``columns``: all that the table's rows have."""
+
+    def key(n: int, position: int) -> str:
+        name = columns[position].name
+        written = f"({name.removeprefix(HIDDEN)})" if name.startswith(HIDDEN) else _quoted(name)
+        return " ".join(filter(None, (written, index.direction(n).value)))
+
+    names = ", ".join(key(n, position) for n, position in enumerate(index.key))
+    included = ", ".join(_quoted(columns[n].name) for n in index.positions[len(index.key) :])
+    parts = (
+        f"create {'unique ' if index.unique else ''}index {_quoted(index.name)}",
+        f"on {_quoted(table)} using {index.using} ({names})",
+        f"include ({included})" if included else "",
+        "" if index.nulls_distinct else "nulls not distinct",
+        f"where {index.condition}" if index.condition else "",
+    )
+    return " ".join(filter(None, parts))
+
+
+def _quoted(name: str) -> str:
+    is_plain = name.isidentifier() and name.isascii() and name == name.lower()
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:
@@ -278,6 +304,7 @@ def key_limit(index: IndexDefinition) -> str:
 
 def name_key(violation: UniqueViolation, index: IndexDefinition, row: Sequence[Any]) -> UniqueViolation:
     """The error, with the key that a row would have had in the index."""
-    key = ", ".join(str(row[n]) for n in index.key)
-    violation.args = (f"{violation}: {key[:100]}",)
+    if max(index.key) < len(row):  # the row may lack expressions, which the message tells anyhow
+        key = ", ".join(str(row[n]) for n in index.key)
+        violation.args = (f"{violation}: {key[:100]}",)
     return violation

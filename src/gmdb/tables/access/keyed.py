@@ -71,9 +71,9 @@ class KeyedRows:
         self.idle_walks: list[Walk] = []
         self._definition = heap.definition
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
-        self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
+        self.tree = INDEX_KINDS[index.using](segment, [heap.stored[n] for n in index.positions])
         self._encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
-        self._spans = SpanMaker(index, heap.columns)
+        self._spans = SpanMaker(index, heap.stored)
         if index.using != "btree":
             whole = len(self.tree.columns)
             self._encoders = {count: encode for count, encode in self._encoders.items() if count == whole}

@@ -42,7 +42,7 @@ def all_or_nothing(session: Session) -> Iterator[None]:
 def insert_with_lobs(heap: Heap, values: Sequence[Any]) -> RowId:
     """Insert a row of a table that has large objects, some of which may be long."""
     lobs = _lobs(heap)
-    if len(values) != len(heap.columns):
+    if len(values) != len(heap.stored):
         return heap.insert_row(values)  # which raises what is wrong
     values = lobs.checked(values)
     if not lobs.has_long(values) and not _is_too_large(heap, values):
@@ -84,7 +84,7 @@ def indexed(heap: Heap) -> set[str]:
     if heap.watch is not None:
         needed.update(heap.watch.columns)
         needed.update(n for foreign_key in heap.watch.foreign_keys for n in foreign_key.positions)
-    return {heap.columns[n].name for n in needed}
+    return {heap.stored[n].name for n in needed}
 
 
 def kept_values(heap: Heap, values: Values, spill: bool = False) -> Values:
@@ -92,9 +92,9 @@ def kept_values(heap: Heap, values: Values, spill: bool = False) -> Values:
     others, since the row has no room for them."""
     lobs = _lobs(heap)
     if not isinstance(values, Mapping):
-        if len(values) != len(heap.columns):
+        if len(values) != len(heap.stored):
             return values  # encoding them raises what is wrong
-        values = dict(zip((column.name for column in heap.columns), values, strict=True))
+        values = dict(zip((column.name for column in heap.stored), values, strict=True))
     known = lobs.columns
     kept = {name: lobs.keep(known[name], value) if name in known else value for name, value in values.items()}
     return lobs.spilled(kept, indexed(heap)) if spill else kept

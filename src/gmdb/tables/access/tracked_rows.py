@@ -15,6 +15,7 @@ from gmdb.format.address import RowId, place_of
 from gmdb.format.columns import Column
 from gmdb.format.key_program import columns_compared
 from gmdb.format.options import options_of
+from gmdb.format.row import decode_row
 from gmdb.kernel.change.dml import delete_row, fetch_row
 from gmdb.kernel.runtime.call import BLOCKED
 from gmdb.kernel.runtime.status import CHANGED, DUPLICATE
@@ -178,7 +179,12 @@ def _own_version(heap: Heap, place: int) -> tuple[Any, ...] | None:
     with store.guard:
         store.require_open()
         size = store.call(fetch_row, 0, heap.target, 0, place)
-        return heap.plain_decode(heap.fetched(size)) if size > 0 else None
+        return _decoded(heap, heap.fetched(size)) if size > 0 else None
+
+
+def _decoded(heap: Heap, row: bytes) -> tuple[Any, ...]:
+    """All that a row has, expressions that indexes are on as well."""
+    return heap.plain_decode(row) if heap.stored is heap.columns else decode_row(heap.stored, row)
 
 
 def require_seen_duplicate(heap: Heap, index: IndexDefinition) -> None:
@@ -191,7 +197,7 @@ def require_seen_duplicate(heap: Heap, index: IndexDefinition) -> None:
     newest = numbers((session.hub.memory.scn, session.slot, session.statement_number))
     with store.guard:
         size = store.call(fetch_row, 0, heap.target, address_of(newest), place)
-        now = heap.plain_decode(heap.fetched(size)) if size > 0 else None
+        now = _decoded(heap, heap.fetched(size)) if size > 0 else None
     tracked.read_row(heap.number, place)
     columns = _entry_columns(index)
     if seen is None or now is None or _key(seen, columns) != _key(now, columns):

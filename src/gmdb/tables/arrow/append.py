@@ -33,7 +33,7 @@ from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
 from gmdb.tables.arrow.array_columns import as_cells
 from gmdb.tables.arrow.arrow_types import batches_of, fit_batch
 from gmdb.tables.arrow.formatting import PageFormatter, new_page
-from gmdb.tables.arrow.generated_arrays import completed
+from gmdb.tables.arrow.generated_arrays import completed, with_unused
 from gmdb.tables.arrow.lob_columns import stored_arrays
 from gmdb.tables.arrow.referring_keys import note_pages, note_rows
 
@@ -210,21 +210,23 @@ class _Load:
         self._heap, self._session, self._segment = heap, heap.session, heap.segment
         self._placer = PagePlacer(heap)
         pct_free, template = heap.segment.head.pct_free, self._placer.template
-        self._formatter = PageFormatter(heap.name, heap.columns, self._placer.page_size, pct_free, template)
+        self._formatter = PageFormatter(heap.name, heap.stored, self._placer.page_size, pct_free, template)
         self._buffer = np.zeros(BUFFER_SIZE, np.uint8)
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in let_through(batches):
             self._session.check_interrupted()
             if self._heap.generated is not None:
-                batch = completed(self._heap.generated, self._heap.definition, batch, self._formatter.row_count)
-            arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._formatter.row_count)
+                definition = self._heap.definition
+                batch = completed(self._heap.generated, definition, batch, self._formatter.row_count)
+                batch = with_unused(definition, batch)
+            arrays = fit_batch(self._heap.name, self._heap.stored, batch, self._formatter.row_count)
             if self._heap.watch is not None:
                 note_rows(self._heap.watch, arrays)
             arrays = as_cells(self._heap.columns, arrays)
             if self._heap.lobs is not None:
                 row_max = row_size_max(self._formatter.page_size)
-                arrays = stored_arrays(self._heap.lobs, self._heap.columns, arrays, row_max, indexed(self._heap))
+                arrays = stored_arrays(self._heap.lobs, self._heap.stored, arrays, row_max, indexed(self._heap))
             self._formatter.point_at(arrays)
             self._add(len(batch))
 

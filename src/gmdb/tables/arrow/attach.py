@@ -524,7 +524,7 @@ class _Attaching:
         """Replace the table's rows."""
         with self._session.defining():
             remade = DefinitionChanges(self._catalog, self._session).remake(name)
-        heap = Heap(self._catalog.store, self._session, lambda _: remade)
+        heap = Heap(self._catalog.store, self._session, lambda _: remade, lambda _: None, self._catalog.generated_of)
         heap.share()
         rows = self._take_in(remade, heap, paths)
         self._put_in_place(name, remade)
@@ -591,7 +591,7 @@ class _Attaching:
                     place = (buffer.ctypes.data, placer.page_size, count, placer.template.ctypes.data)
                     if heap.lobs is not None and TEXT_MORE_MARK.to_bytes(8, "little") in buffer.tobytes():
                         raise file.damage("it has a value that looks like the place of one")
-                    adopted = adopt_pages(*place, len(heap.columns))
+                    adopted = adopt_pages(*place, len(heap.stored))
                     if adopted < 0:
                         raise file.damage(f"its page {done - adopted - 1} is unsound")
                     placer.place(buffer, count)

@@ -14,7 +14,7 @@ def completed(
     generated: GeneratedColumns, table: Definition, batch: pa.RecordBatch, first_row: int = 0
 ) -> pa.RecordBatch:
     """Rows with their generated columns, which they may have already, or have NULL in, or lack."""
-    columns, names = table.columns, batch.schema.names
+    columns, names = table.stored, batch.schema.names
     if len(set(names)) != len(names) or any(columns[n].name not in names for n in generated.bases):
         return batch  # fitting it raises what is wrong
     bases = {columns[n].name: n for n in sorted(generated.bases)}
@@ -42,4 +42,12 @@ def completed(
         array = pa.array(made, type_)
         at = names.index(name) if name in names else None
         batch = batch.append_column(name, array) if at is None else batch.set_column(at, name, array)
+    return batch
+
+
+def with_unused(table: Definition, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with what stands for expressions that no index is on any more."""
+    for column in table.stored[len(table.columns) :]:
+        if column.generated is None:
+            batch = batch.append_column(column.name, pa.nulls(len(batch), arrow_type(column.type)))
     return batch

@@ -355,7 +355,7 @@ def find_places(
     store: FrozenStore, table: TableDefinition, index: IndexDefinition, keys: KeyRange
 ) -> Iterator[np.ndarray]:
     """The places of the rows that the instant sees, in the order of the keys."""
-    columns = [table.columns[n] for n in index.positions]
+    columns = [table.stored[n] for n in index.positions]
     segment = Segment(store, None, index.entry_page)  # type: ignore[arg-type]  # nothing is added to it
     tree = INDEX_KINDS[index.using](segment, columns)
     store.load_all_undo()

@@ -39,6 +39,7 @@ from gmdb.tables.catalog.schema import (
     check_column,
     make_columns,
     named,
+    require_expressions,
     require_name,
     require_room,
 )
@@ -206,11 +207,13 @@ class DefinitionChanges:
         columns: Sequence[tuple[int | None, Column]],
         without: Container[str],
         programs: Mapping[str, str],
+        expressions: Sequence[tuple[int | None, tuple[str, str, int, int]]],
     ) -> tuple[TableDefinition, TableDefinition]:
         """The table, and an empty one with other columns that can take its place.
 
-        ``columns``: each with its position of now, None for those that are new.  What needs columns that go, goes with
-        them: indexes, keys, the constraints ``without``, and partial indexes that have none of the ``programs``.
+        ``columns``, and ``expressions`` of indexes: each with its position of now, None for those that are new.  What
+        needs columns that go, goes with them: indexes, keys, the constraints ``without``, and partial indexes that have
+        none of the ``programs``.
         """
         old = self._take(name)
         if not columns:
@@ -221,7 +224,8 @@ class DefinitionChanges:
         names = {column.name for _, column in columns}
         constraints = [one for one in old.constraints if one.name not in without and names.issuperset(one.columns)]
         gone = {one.name for one in old.constraints if one not in constraints and one.kind in (PRIMARY_KEY, UNIQUE)}
-        positions = {origin: n for n, (origin, _) in enumerate(columns) if origin is not None}
+        hidden = [(None if n is None else n + len(old.columns), None) for n, _ in expressions]
+        positions = {origin: n for n, (origin, _) in enumerate([*columns, *hidden]) if origin is not None}
         indexes = [
             replace(index, positions=tuple(positions[n] for n in index.positions), program=programs.get(index.name))
             for index in old.indexes
@@ -232,6 +236,8 @@ class DefinitionChanges:
         kept = {index.name for index in indexes}
         self._take_names(old, [index for index in old.indexes if index.name not in kept])
         new = replace(old.with_columns(columns), constraints=tuple(constraints), indexes=tuple(indexes))
+        new = replace(new, expressions=tuple(one for _, one in expressions))
+        require_expressions(new)
         self._require_keys(new)
         self._views.require_unaffected(old, new)
         if old.feed is not None:
@@ -262,7 +268,7 @@ class DefinitionChanges:
 
     def _require_keys(self, table: TableDefinition) -> None:
         for index in table.indexes:
-            for column in (table.columns[n] for n in index.positions):
+            for column in (table.stored[n] for n in index.positions):
                 if not column.type.may_be_key:
                     raise SchemaError(f"index {index.name}: column {column.name} cannot be a {column.type} in a key")
 
@@ -376,6 +382,8 @@ class DefinitionChanges:
         if column.generated is not None:
             raise SchemaError(f"table {table.name}, column {column.name}: use ALTER TABLE to add a generated column")
         self._require_new_column(table, column.name)
+        if table.expressions:
+            raise SchemaError(f"table {table.name} has indexes on expressions: use ALTER TABLE to add a column")
         if len(table.columns) >= MAX_COLUMNS:
             raise SchemaError(f"table {table.name} has {MAX_COLUMNS} columns already; it cannot have more")
         require_room(table.name, (*table.columns, column), self._store.spaces[table.space_id].page_size)
@@ -410,6 +418,7 @@ class DefinitionChanges:
         checks: Mapping[str, str],
         conditions: Mapping[str, str],
         generated: Mapping[str, str],
+        expressions: Sequence[str],
     ) -> None:
         """``checks``, ``conditions``, ``generated``: new expressions of the table's checks, partial indexes and
         generated columns, by their names."""
@@ -437,6 +446,10 @@ class DefinitionChanges:
             if index != before:
                 self._system.change_index(index)
         table = replace(table, columns=tuple(columns), constraints=tuple(constraints), indexes=tuple(indexes))
+        if expressions:
+            texts = zip(expressions, table.expressions, strict=True)
+            table = replace(table, expressions=tuple((text, *one[1:]) for text, one in texts))
+            self._system.change_table(table)
         for n, now in enumerate(table.columns):
             if n == position or now.generated is not None:
                 self._system.change_column(table, n)
@@ -460,6 +473,8 @@ class DefinitionChanges:
         given = {"sequence": "", **changes} if "default" in changes else changes
         changed = replace(table.columns[position], **given)
         check_column(table.name, changed)
+        if table.expressions and changed.type != table.columns[position].type:
+            raise SchemaError(f"table {table.name} has indexes on expressions: use ALTER TABLE to change a type")
         if not table.columns[position].type.widens_to(changed.type):
             message = f"table {table.name}: column {column} {table.columns[position].type} cannot be {changed.type}"
             raise SchemaError(f"{message} without new rows; use ALTER TABLE … ALTER COLUMN … TYPE")
@@ -560,7 +575,11 @@ class DefinitionChanges:
         self._take_names(table, [index])
         self._system.remove_index(index)
         self._session.drop_segment(index.obj_id, self._segment(index.entry_page))
-        return replace(table, indexes=tuple(other for other in table.indexes if other is not index))
+        indexes = tuple(other for other in table.indexes if other is not index)
+        if any(n >= len(table.columns) for n in index.positions):
+            table = replace(table, expressions=table.used_expressions(indexes))
+            self._system.change_table(table)
+        return replace(table, indexes=indexes)
 
     def rename_index(self, name: str, new_name: str) -> None:
         """A constraint that the index keeps is renamed with it, for they have one name.
@@ -681,7 +700,7 @@ class DefinitionChanges:
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """The part of a table's definition that is about its rows, wherever they lie."""
     indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in table.indexes]
-    return table.columns, table.constraints, indexes, table.feed, table.referenced
+    return table.stored, table.constraints, indexes, table.feed, table.referenced
 
 
 def _row_shape(table: TableDefinition) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:

@@ -23,6 +23,7 @@ from gmdb.tables.catalog.schema import (
     TableDefinition,
     key_constraint,
     make_columns,
+    require_expressions,
     require_foreign_key,
     require_name,
 )
@@ -65,6 +66,7 @@ def require_sense(store: PageStore, tables: Sequence[TableDefinition], schemas: 
             raise SchemaError(f"there are two tables {table.name}")
         names.add(table.name)
         make_columns(table.name, table.columns)
+        require_expressions(table)
         require_place(store, f"table {table.name}", table.entry_page, table.space_id)
         if table.lobs is not None:
             require_place(store, f"what table {table.name} keeps apart", table.lobs.entry_page, table.space_id)
@@ -110,11 +112,11 @@ def _check_options(table: TableDefinition) -> None:
 def _check_indexes(store: PageStore, table: TableDefinition) -> None:
     for index in table.indexes:
         require_name("index", index.name)
-        count = len(table.columns)
+        count = len(table.stored)
         if index.using not in ("btree", "hash"):
             raise SchemaError(f"index {index.name} is a {index.using}")
         require_parts(index)
-        if not all(0 <= position < count and table.columns[position].type.may_be_key for position in index.positions):
+        if not all(0 <= position < count and table.stored[position].type.may_be_key for position in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
         device = store.devices.get(device_of(index.entry_page)) if index.entry_page >= 0 else None
         require_place(store, f"index {index.name}", index.entry_page, device.space_id if device else -1)
@@ -157,6 +159,7 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
             raise SchemaError(f"table {table.name} is in a schema without a name")
         require_name("table", table.own_name)
         make_columns(table.name, table.columns)
+        require_expressions(table)
         _require_numbers(table)
         _check_options(table)
     return table
@@ -168,7 +171,7 @@ def _require_numbers(table: TableDefinition) -> None:
     for index in table.indexes:
         numbers += [index.obj_id, index.table_id, index.entry_page, *index.positions]
         is_sound = type(index.since) is int and isinstance(index.unique, bool) and index.using in ("btree", "hash")
-        if not is_sound or not all(is_number(n) and n < len(table.columns) for n in index.positions):
+        if not is_sound or not all(is_number(n) and n < len(table.stored) for n in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
         require_parts(index)
     if not all(map(is_number, numbers)):

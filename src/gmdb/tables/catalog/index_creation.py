@@ -15,7 +15,7 @@ from gmdb.storage.memory import numbers
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_build import Filling
 from gmdb.tables.access.index_entries import INDEX_KINDS, Index
-from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
+from gmdb.tables.access.indexes import HIDDEN, IndexDefinition, NewIndex, require_parts
 from gmdb.tables.catalog.names import full_name
 from gmdb.tables.catalog.schema import TableDefinition, free_name, require_name
 from gmdb.tables.catalog.tables import Catalog
@@ -147,6 +147,19 @@ class IndexBuild:
         self.session.close()
 
 
+def shown(columns: Iterable[str]) -> str:
+    """Columns and expressions of an index, for a message."""
+    return ", ".join(column.removeprefix(HIDDEN) for column in columns)
+
+
+def _in_name(column: str) -> str:
+    """What stands for a column in an index's name; as in PostgreSQL, a function's name for a call of it."""
+    if not column.startswith(HIDDEN):
+        return column
+    word = column.removeprefix(HIDDEN).partition("(")[0].lower()
+    return word if word.isidentifier() else "expr"
+
+
 # ---- Creating indexes: within a transaction, or while others go on.
 
 
@@ -194,7 +207,7 @@ class IndexMaking:
         is_new = all(known.number != table.number for known in self._catalog.tables.values())
         since = ~(0 if is_new else self._session.hub.memory.scn)
         index = replace(index, obj_id=obj_id, table_id=table.obj_id, entry_page=segment.entry_page, since=since)
-        return index, kind.create(segment, [table.columns[n] for n in index.positions], index)
+        return index, kind.create(segment, [table.stored[n] for n in index.positions], index)
 
     def _heap(self, table: TableDefinition) -> Heap:
         return Heap(self._catalog.store, self._session, lambda _: table)
@@ -212,13 +225,13 @@ class IndexMaking:
         index = replace(new.definition, positions=positions)
         require_parts(index)
         for n in positions:
-            if not table.columns[n].type.may_be_key:
+            if not table.stored[n].type.may_be_key:
                 raise SchemaError(
-                    f"index {name}: column {table.columns[n].name} is a {table.columns[n].type}, which cannot be part "
-                    f"of a key; keep what you search by, {_instead(table.columns[n].type)}"
+                    f"index {name}: column {table.stored[n].name} is a {table.stored[n].type}, which cannot be part "
+                    f"of a key; keep what you search by, {_instead(table.stored[n].type)}"
                 )
         if len(set(positions)) < len(positions):
-            raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
+            raise SchemaError(f"index {name}: a column is named twice in {shown(columns)}")
         if len(table.indexes) >= INDEXES_MAX:
             raise SchemaError(f"table {table.name} has {INDEXES_MAX} indexes already; it cannot have more")
         self.take_new_name(table.schema, name)
@@ -234,8 +247,9 @@ class IndexMaking:
 
     def _take_free_name(self, table: TableDefinition, new: NewIndex) -> str:
         """``t_a_b_idx``, with a number behind it if that is something else's name; no other session can take it."""
+        columns = (*new.columns, *new.included)
         while True:
-            name = free_name((table.own_name, *new.columns, *new.included, "idx"), self.names(table.schema))
+            name = free_name((table.own_name, *map(_in_name, columns), "idx"), self.names(table.schema))
             self._session.take_alone(Name("index", full_name(table.schema, name).lower()))
             self._session.see_newest()
             if name.lower() not in self.names(table.schema):

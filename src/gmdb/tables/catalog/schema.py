@@ -8,11 +8,12 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
-from gmdb.format.columns import IDENTITIES, Column, numbers_of, parse_column
+from gmdb.format.columns import IDENTITIES, Column, ColumnType, numbers_of, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
 from gmdb.format.options import OPTIONS_MAX, option, options_of, with_options
@@ -20,7 +21,7 @@ from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.feeds import Feed
-from gmdb.tables.access.indexes import IndexDefinition, no_such_index
+from gmdb.tables.access.indexes import HIDDEN, IndexDefinition, no_such_index
 from gmdb.tables.catalog.names import PUBLIC, full_name, own_name
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
@@ -80,6 +81,7 @@ class TableDefinition:
     comment: str | None = option(None)
     schema: str = option(PUBLIC)
     on_commit: str = option("")  # of a temporary table: "delete" its rows, "drop" it
+    expressions: tuple[tuple[str, str, int, int], ...] = option(())  # that indexes are on: see ``hidden``
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -104,6 +106,27 @@ class TableDefinition:
         """How a sequence counts."""
         counter, type_, owner, column, *numbers = self.sequence
         return NumberSequence(counter, type_, owner, column, tuple(numbers))
+
+    @cached_property
+    def hidden(self) -> tuple[Column, ...]:
+        """What rows have behind ``columns``: what the expressions give that indexes are on, each with its type.
+
+        Readers of rows pass them over.  A text is empty if no index is on the expression any more.
+        """
+        kinds = ((text, ColumnType(name, length, scale)) for text, name, length, scale in self.expressions)
+        return tuple(
+            Column(f"{HIDDEN}{text or n}", type_, generated=text or None) for n, (text, type_) in enumerate(kinds)
+        )
+
+    @cached_property
+    def stored(self) -> tuple[Column, ...]:
+        """All that rows have; indexes name columns by their positions here."""
+        return (*self.columns, *self.hidden)
+
+    def used_expressions(self, indexes: Sequence[IndexDefinition]) -> tuple[tuple[str, str, int, int], ...]:
+        """The expressions, without the texts of those that none of these indexes is on."""
+        used = {n - len(self.columns) for index in indexes for n in index.positions}
+        return tuple((one[0] if n in used else "", *one[1:]) for n, one in enumerate(self.expressions))
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -147,6 +170,8 @@ class TableDefinition:
 
     def position(self, name: str) -> int:
         """A column's number; its name as it was given, or in small letters."""
+        if name.startswith(HIDDEN):
+            return [column.name for column in self.stored].index(name)
         names = [column.name for column in self.columns]
         for spelling in (name, name.lower()):
             if spelling in names:
@@ -232,6 +257,18 @@ def make_columns(table: str, columns: ColumnsGiven) -> tuple[Column, ...]:
         seen.add(column.name.lower())
         check_column(table, column)
     return checked
+
+
+def require_expressions(table: TableDefinition) -> None:
+    """Refuse expressions of indexes that are none."""
+    for one in table.expressions:
+        text, name, length, scale = one
+        type_ = ColumnType(name, length, scale)
+        if not isinstance(text, str) or parse_column("c", str(type_)).type != type_ or type_.may_be_apart:
+            raise SchemaError(f"table {table.name}: {str(one)[:100]} is no expression that an index can be on")
+        require_expression(f"table {table.name}", text or None)
+    if len(table.stored) > MAX_COLUMNS:
+        raise SchemaError(f"table {table.name}: columns and expressions of indexes are more than {MAX_COLUMNS}")
 
 
 def check_column(table: str, column: Column) -> None:

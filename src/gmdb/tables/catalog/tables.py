@@ -344,7 +344,7 @@ class Catalog:
 
     def generated_of(self, table: TableDefinition) -> GeneratedColumns | None:
         """What computes the generated columns of a table; None if it has none."""
-        if all(column.generated is None for column in table.columns):
+        if not table.expressions and all(column.generated is None for column in table.columns):
             return None
         return GeneratedColumns(table, self.generation_of)
 
