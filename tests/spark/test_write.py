@@ -380,3 +380,21 @@ def test_a_table_of_a_schema_is_written_and_read_by_its_full_name(spark, table, 
     assert read.option("table", "s.tbl").option("where", "i = 7").load(str(path)).count() == 1
     assert table.execute("select count(*), max(i) from s.tbl").fetchone() == (10, 9)
     assert "no table" in refusal(lambda: read.option("table", "pg_temp.mine").load(str(path)).count())
+
+
+def test_rows_get_what_indexes_on_expressions_need(spark: SparkSession, db: Connection, save: Save) -> None:
+    db.execute("create table tbl (i int primary key, s varchar(20))")
+    db.execute("create unique index low on tbl (lower(s))")
+    db.commit()
+    save(numbers(spark, 0, 2000), "tbl")
+    save(numbers(spark, 10, 2).selectExpr("i", "upper('New ' || i) s"), "tbl", apply="upsert")
+    with pytest.raises(PySparkException, match="has the same key already"):
+        save(numbers(spark, 5000, 1).selectExpr("i", "'TEXT 7' s"), "tbl")
+    assert db.execute("select i from tbl where lower(s) in ('new 10', 'text 9', 'text 10') order by i").fetchall() == [
+        (9,),
+        (10,),
+    ]
+    frame = spark.read.format("gmdb").options(table="tbl").load(str(db.path))
+    assert frame.columns == ["i", "s"]
+    assert frame.filter("i = 10").collect() == [(10, "NEW 10")]
+    db.commit()

@@ -18,7 +18,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.feeds import LogPosition, read_readers
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import index_text, written_columns
+from gmdb.tables.access.indexes import written_columns
 from gmdb.tables.arrow.arrow_types import arrow_schema
 from gmdb.tables.catalog.counters import Counting
 from gmdb.tables.catalog.schema import CHECK, FIRST_USER_ID, SYSTEM_TABLES, TableDefinition
@@ -68,9 +68,7 @@ def _schemas_of_views() -> dict[str, pa.Schema]:
                 ("column_name", pa.string()),
             ]
         ),
-        "index_definitions": pa.schema(
-            [("obj_id", pa.int32()), ("name", pa.string()), ("columns", pa.string()), ("definition", pa.string())]
-        ),
+        "index_definitions": pa.schema([("obj_id", pa.int32()), ("name", pa.string()), ("columns", pa.string())]),
         "generated_columns": pa.schema([("obj_id", pa.int32()), ("position", pa.int32()), ("expression", pa.string())]),
     }
 
@@ -247,11 +245,9 @@ class SystemViews:
         return _table_from(_schemas()["generated_columns"], rows)
 
     def _index_definitions(self, session: Session | None) -> pa.Table:
+        indexes = ((table, index) for table in self._tables(session) for index in table.indexes)
         rows = [
-            (one.obj_id, one.name, written_columns(one, table.stored), index_text(one, table.name, table.stored))
-            for table in self._tables(session)
-            for one in table.indexes
-            if not one.building
+            (one.obj_id, one.name, written_columns(one, table.stored)) for table, one in indexes if not one.building
         ]
         return _table_from(_schemas()["index_definitions"], rows)
 

@@ -80,7 +80,7 @@ def add_rows(listing: Listing, page_id: int, page: bytes, table: TableDefinition
 
 
 def views_of(page: bytes, table: TableDefinition | None) -> Iterator[RowView]:
-    columns = table.columns if table is not None else None
+    columns = table.stored if table is not None else None
     return (view_row(page, slot, offset, columns) for offset, _, slot in heap.row_extents(page))
 
 
@@ -97,7 +97,7 @@ def values_of(view: RowView, table: TableDefinition | None) -> tuple[Any, ...]:
         return (view.raw,)
     if view.cells is None:
         return (None,) * len(table.columns)
-    return tuple(listed_value(c, cell.value) for c, cell in zip(table.columns, view.cells, strict=True))
+    return tuple(listed_value(c, cell.value) for c, cell in zip(table.columns, view.cells, strict=False))
 
 
 def listed_value(column: Column, value: Any) -> Any:
@@ -236,7 +236,7 @@ def _followed(
     files: DatabaseFiles, page: bytes, place: RowId, at: int, table: TableDefinition | None
 ) -> tuple[RowView, RowId]:
     """The row at a place, or where it has moved to."""
-    columns = table.columns if table is not None else None
+    columns = table.stored if table is not None else None
     view = view_row(page, place.slot_id, at, columns)
     if view.target is None:
         return view, place
@@ -250,7 +250,7 @@ def _followed(
 def _values(view: RowView, table: TableDefinition | None) -> tuple[Any, ...]:
     if table is None or view.cells is None:
         return (None,) * (len(table.columns) if table is not None else 0)
-    return tuple(listed_value(c, cell.value) for c, cell in zip(table.columns, view.cells, strict=True))
+    return tuple(listed_value(c, cell.value) for c, cell in zip(table.columns, view.cells, strict=False))
 
 
 def _before(
@@ -269,6 +269,8 @@ def _before(
         return HERE, where, _values(record.image, table)
     changed = list(values)
     for number, cell in zip(record.changed, record.image.cells, strict=True):
+        if number >= len(changed):
+            break  # what indexes on expressions need
         changed[number] = listed_value(table.columns[number], cell.value)
     return HERE, where, tuple(changed)
 

@@ -178,7 +178,7 @@ class Salvage:
             if obj_id in _SYSTEM:
                 continue
             table = self.tables.get(obj_id)
-            for row_id, view, is_deleted in self._views(page_id, page, table.columns if table else None):
+            for row_id, view, is_deleted in self._views(page_id, page, table.stored if table else None):
                 reached.add(RowId(page_id, view.slot))
                 if is_deleted and not deleted:
                     continue
@@ -215,7 +215,7 @@ class Salvage:
         assert view.cells is not None
         return tuple(
             self._lob(table, column, cell.value) if isinstance(cell.value, lob.Locator) else cell.value
-            for column, cell in zip(table.columns, view.cells, strict=True)
+            for column, cell in zip(table.columns, view.cells, strict=False)
         )
 
     def _lob(self, table: TableDefinition, column: Column, locator: lob.Locator) -> bytes | str | None:

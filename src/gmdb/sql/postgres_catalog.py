@@ -18,7 +18,7 @@ from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.dialect import GmdbSql
 from gmdb.sql.types import CALLED, pg_name
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import HIDDEN, IndexDefinition
 from gmdb.tables.catalog.names import PUBLIC, is_temporary, parts_of
 from gmdb.tables.catalog.schema import (
     CHECK,
@@ -115,11 +115,12 @@ def qualified(schema: str, name: str) -> str:
 
 def index_definition(table: TableDefinition, index: IndexDefinition) -> str:
     """CREATE INDEX, as ``pg_get_indexdef`` writes it."""
-    names = [table.columns[n].name for n in index.positions]
+    names = [table.stored[n].name for n in index.positions]
     keys = []
     for n, name in enumerate(names[: len(index.key)]):
         direction = index.direction(n)
-        words = [called(name), *(["DESC"] if direction.descending else [])]
+        written = f"({name.removeprefix(HIDDEN)})" if name.startswith(HIDDEN) else called(name)
+        words = [written, *(["DESC"] if direction.descending else [])]
         if direction.nulls_first != direction.descending:
             words.append("NULLS FIRST" if direction.nulls_first else "NULLS LAST")
         keys.append(" ".join(words))
@@ -220,7 +221,8 @@ class PostgresCatalog:
                 yield one.number, *self._attribute(column, n)
         for table, index in self.indexes():
             for n, position in enumerate(index.positions, 1):
-                bare = Column(table.columns[position].name, table.columns[position].type)
+                column = table.stored[position]
+                bare = Column(column.name.removeprefix(HIDDEN), column.type)
                 yield index.obj_id, *self._attribute(bare, n)
 
     def _attribute(self, column: Column, number: int) -> Row:
@@ -242,7 +244,7 @@ class PostgresCatalog:
             is_primary = any(one.kind == PRIMARY_KEY and one.name == index.name for one in table.constraints)
             directions = [index.direction(n) for n in range(len(index.key))]
             options = " ".join(str(int(one.descending) | int(one.nulls_first) << 1) for one in directions)
-            keys = " ".join(str(n + 1) for n in index.positions)
+            keys = " ".join(str(n + 1 if n < len(table.columns) else 0) for n in index.positions)
             counts = (len(index.positions), len(index.key))
             flags = (index.unique, not index.nulls_distinct, is_primary)
             condition, definition = index.condition, index_definition(table, index)

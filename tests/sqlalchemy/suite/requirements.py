@@ -12,7 +12,8 @@ THERE = """
     fetch_first fetch_no_order_by float_or_double_precision_behaves_generically index_ddl_if_exists infinity_floats
     inline_check_constraint_reflection intersect isolation_level like_escapes mod_operator_as_percent_sign
     nullsordering order_by_label_with_expression percent_schema_names precision_numerics_enotation_small
-    precision_numerics_many_significant_digits precision_numerics_retains_significant_digits reflects_pk_names
+    precision_numerics_many_significant_digits precision_numerics_retains_significant_digits
+    reflect_indexes_with_expressions reflects_pk_names
     regexp_match regexp_replace savepoints server_defaults skip_autocommit_rollback supports_bitwise_and
     supports_bitwise_not supports_bitwise_or supports_bitwise_shift supports_bitwise_xor supports_distinct_on
     table_ddl_if_exists table_value_constructor timestamp_microseconds tuple_in unicode_ddl

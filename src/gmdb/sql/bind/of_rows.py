@@ -84,8 +84,9 @@ def kept_condition(
 def bind_indexed(node: exp.Expr, table: str, columns: Sequence[StoredColumn], own: Sequence[tree.Column]) -> Expression:
     """An expression that an index is on; ``own``: the table's columns as it is to know them."""
     what = "an expression of an index"
-    value = fold(settled(bind(alone(node, what), node, Scope.of_table(table, own))))
+    value = settled(bind(alone(node, what), node, Scope.of_table(table, own)))
     require_immutable(value, what, node)
+    value = fold(value)
     numbers = {one: n for n, one in enumerate(own)}
     for base in (columns[numbers[one]] for one in tree.columns_of(value)):
         if base.type.is_lob:
@@ -96,6 +97,8 @@ def bind_indexed(node: exp.Expr, table: str, columns: Sequence[StoredColumn], ow
 def indexed_type(value: Expression, node: exp.Expr) -> ColumnType:
     """The type that rows keep what an index is on in: as the expression's, but with texts and bytes in the row."""
     type_ = value.type
+    if not type_.may_be_key:
+        raise UnsupportedExpression(f"an index cannot be on a value of type {type_}", *place(node))
     if type_.may_be_apart:
         name = "VARCHAR" if type_.is_text else "VARBINARY"
         return ColumnType(name, VARCHAR_MAX)
@@ -107,5 +110,6 @@ def indexed_type(value: Expression, node: exp.Expr) -> ColumnType:
 
 def require_immutable(value: Expression, what: str, node: exp.Expr) -> None:
     """Refuse an expression that may give something else for the same row at another time."""
-    if tree.is_volatile(value) or any(isinstance(part, tree.Now) for part in value.walk()):
+    by_zone = any(isinstance(part, tree.Call) and part.operation.zoned for part in value.walk())
+    if by_zone or tree.is_volatile(value) or any(isinstance(part, tree.Now) for part in value.walk()):
         raise UnsupportedExpression(f"{what} must give the same at any time", *place(node))

@@ -34,8 +34,9 @@ def bind_generated(
     """The expression of a generated column; ``own``: the table's columns as the expression is to know them."""
     what = f"the expression of generated column {column.name}"
     binder = alone(node, what)
-    value = fold(bind_assigned(binder, node, Scope.of_table(table, own), column.type))
+    value = bind_assigned(binder, node, Scope.of_table(table, own), column.type)
     require_immutable(value, what, node)
+    value = fold(value)
     numbers = {one: n for n, one in enumerate(own)}
     for base in (columns[numbers[one]] for one in tree.columns_of(value)):
         where = f"column {column.name} is generated of column {base.name}"

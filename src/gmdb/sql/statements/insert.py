@@ -45,7 +45,7 @@ from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.statements.indexes import kept_as
 from gmdb.sql.statements.new_rows import OVERRIDING, NewRows, put
 from gmdb.sql.statements.parts import Within
-from gmdb.sql.syntax import Syntax, column_name, folded, reading, table_name
+from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading, table_name
 from gmdb.sql.tree import Constant, Expression
 from gmdb.sql.types import BOOLEAN, INTEGERS
 from gmdb.tables.access.heap import Heap
@@ -156,7 +156,7 @@ class Conflict:
         """A column, or what stands for an expression that an index is on."""
         inner = node.this if isinstance(node, exp.Ordered) else node
         if isinstance(inner, exp.Column | exp.Identifier):
-            return column_name(node)
+            return column_names([node])[0]
         if isinstance(node, exp.Ordered):
             with reading(node) as ordered:
                 ordered.ignore("nulls_first")

@@ -170,31 +170,6 @@ def written_columns(index: IndexDefinition, columns: Sequence[Column]) -> str:
     return ", ".join(parts) + included + (f" where {index.condition}" if index.condition else "")
 
 
-def index_text(index: IndexDefinition, table: str, columns: Sequence[Column]) -> str:
-    """The statement that makes an index; ``columns``: all that the table's rows have."""
-
-    def key(n: int, position: int) -> str:
-        name = columns[position].name
-        written = f"({name.removeprefix(HIDDEN)})" if name.startswith(HIDDEN) else _quoted(name)
-        return " ".join(filter(None, (written, index.direction(n).value)))
-
-    names = ", ".join(key(n, position) for n, position in enumerate(index.key))
-    included = ", ".join(_quoted(columns[n].name) for n in index.positions[len(index.key) :])
-    parts = (
-        f"create {'unique ' if index.unique else ''}index {_quoted(index.name)}",
-        f"on {_quoted(table)} using {index.using} ({names})",
-        f"include ({included})" if included else "",
-        "" if index.nulls_distinct else "nulls not distinct",
-        f"where {index.condition}" if index.condition else "",
-    )
-    return " ".join(filter(None, parts))
-
-
-def _quoted(name: str) -> str:
-    is_plain = name.isidentifier() and name.isascii() and name == name.lower()
-    return name if is_plain else '"' + name.replace('"', '""') + '"'
-
-
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:
     names = ", ".join(definition.name for definition in known) or "none yet"
     return NoSuchIndex(f"table {table} has no index {index}; its indexes are: {names}")

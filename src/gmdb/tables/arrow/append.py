@@ -223,7 +223,7 @@ class _Load:
             arrays = fit_batch(self._heap.name, self._heap.stored, batch, self._formatter.row_count)
             if self._heap.watch is not None:
                 note_rows(self._heap.watch, arrays)
-            arrays = as_cells(self._heap.columns, arrays)
+            arrays = as_cells(self._heap.stored, arrays)
             if self._heap.lobs is not None:
                 row_max = row_size_max(self._formatter.page_size)
                 arrays = stored_arrays(self._heap.lobs, self._heap.stored, arrays, row_max, indexed(self._heap))

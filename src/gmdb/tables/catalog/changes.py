@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import NotSupportedError, NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
-from gmdb.format.columns import Column, ColumnType, parse_column
+from gmdb.format.columns import Column, parse_column
 from gmdb.format.lob import TEXT_IN_ROW_MAX, LobSegment, Locator
 from gmdb.format.page import SegmentType
 from gmdb.format.redo import ChangeOperation
@@ -180,7 +180,7 @@ class DefinitionChanges:
 
     def _replace_rows(self, name: str, remade: TableDefinition) -> TableDefinition:
         old = self._take(name)
-        if _shape(old) != _shape(remade):
+        if old.shape != remade.shape:
             raise SchemaMismatch(f"table {name}: its definition was changed meanwhile; try again")
         return self._replace(old, remade)
 
@@ -639,7 +639,7 @@ class DefinitionChanges:
     def _change(self, table: TableDefinition) -> None:
         before = self._catalog.tables_of(self._session).get(table.name)
         self._views.require_unaffected(before, table)
-        if table.feed is not None and (before is None or _row_shape(before) != _row_shape(table)):
+        if table.feed is not None and (before is None or before.row_shape != table.row_shape):
             table = self._with_version(table)
             self._system.change_table(table)
         elif before is not None and table.feed is not None:
@@ -695,14 +695,3 @@ class DefinitionChanges:
         if table.lobs is not None:
             self._session.drop_segment(table.lobs.obj_id, self._segment(table.lobs.entry_page))
         self._session.drop_segment(table.obj_id, self._segment(table.entry_page))
-
-
-def _shape(table: TableDefinition) -> tuple[Any, ...]:
-    """The part of a table's definition that is about its rows, wherever they lie."""
-    indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in table.indexes]
-    return table.stored, table.constraints, indexes, table.feed, table.referenced
-
-
-def _row_shape(table: TableDefinition) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:
-    """What readers of the table's rows in the log need of its definition."""
-    return [(column.name, column.type) for column in table.columns], table.known_by

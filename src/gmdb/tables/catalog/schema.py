@@ -121,7 +121,7 @@ class TableDefinition:
     @cached_property
     def stored(self) -> tuple[Column, ...]:
         """All that rows have; indexes name columns by their positions here."""
-        return (*self.columns, *self.hidden)
+        return (*self.columns, *self.hidden) if self.expressions else self.columns
 
     def used_expressions(self, indexes: Sequence[IndexDefinition]) -> tuple[tuple[str, str, int, int], ...]:
         """The expressions, without the texts of those that none of these indexes is on."""
@@ -144,6 +144,17 @@ class TableDefinition:
     def numbers(self) -> tuple[int, ...]:
         """By which its columns are known for good."""
         return numbers_of(self.columns)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The part of its definition that is about its rows, wherever they lie."""
+        indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in self.indexes]
+        return self.stored, self.constraints, indexes, self.feed, self.referenced
+
+    @property
+    def row_shape(self) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:
+        """What readers of its rows in the log need of its definition."""
+        return [(column.name, column.type) for column in self.columns], self.known_by
 
     def with_new_column(self, column: Column) -> TableDefinition:
         """The table with one more column, whose number no other has had."""

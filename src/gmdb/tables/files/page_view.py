@@ -20,6 +20,7 @@ from gmdb.format.segment import MAP_HEAD, SEGMENT_HEAD, SEGMENT_HEAD_AT, map_hea
 from gmdb.format.slotted import bounded
 from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
 from gmdb.process.late_dataclasses import dataclass
+from gmdb.tables.access.indexes import HIDDEN
 from gmdb.tables.catalog.schema import SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, TableDefinition
 from gmdb.tables.files.database_files import SYS_TABLES, DatabaseFiles, entry_target
 
@@ -157,7 +158,7 @@ def view_cells(page: bytes, offset: int, end: int, columns: Sequence[Column]) ->
             message = f"column {column.name}: its size bits are {code}, but {column.type} has {column.type.size_code}"
             raise DataError(message)
         value = None if code == SizeCode.NULL else column.type.decode(page[at : at + length])
-        cells.append(Cell(column.name, start, value))
+        cells.append(Cell(column.name.removeprefix(HIDDEN), start, value))
     return tuple(cells) + tuple(Cell(column.name, end, None) for column in columns[len(cells) :])
 
 
@@ -228,7 +229,7 @@ def _view(page: bytes, offset: int, end: int, slot: int, tables: Mapping[int, Ta
     image: RowView | None = None
     changed: tuple[int, ...] = ()
     if head["op_type"] in _WITH_IMAGE and at + ROW_HEAD.size <= end:
-        columns = table.columns if table is not None else None
+        columns = table.stored if table is not None else None
         if head["op_type"] == UndoOperation.HEAP_UPDATE_INC:
             changed = _changed_columns(page, at, end)
             columns = _pick(columns, changed)
@@ -333,7 +334,7 @@ def known_tables(files: DatabaseFiles) -> dict[int, TableDefinition]:
 def _rows(page: bytes, table: TableDefinition | None) -> tuple[RowView, ...]:
     if anatomy.structure_of(page) is not heap:
         return ()
-    columns = table.columns if table is not None else None
+    columns = table.stored if table is not None else None
     return tuple(view_row(page, slot, offset, columns) for offset, _, slot in heap.row_extents(page))
 
 
