@@ -118,7 +118,7 @@ def test_a_column_can_be_altered(db: Connection) -> None:
     ("column", "said"),
     [
         (Column("c", INT, True, identity="always"), "an identity column is SMALLINT, INT or BIGINT, NOT NULL"),
-        (Column("c", ColumnType("DOUBLE"), False, identity="always"), "an identity column is INT"),
+        (Column("c", ColumnType("DOUBLE"), False, identity="always"), "an identity column is SMALLINT"),
         (Column("c", INT, False, "1", "always"), "has no default"),
         (Column("c", INT, False, identity="sometimes"), "is not one of always, by default"),
         (Column("c", INT, default="x" * 3000), "an expression has 1 to"),
