@@ -196,6 +196,12 @@ def test_what_cannot_be_indexed_is_refused(db: Connection, statement: str) -> No
     assert not db.table("t").indexes
 
 
+def test_an_expression_that_is_a_column_is_that_column(db: Connection) -> None:
+    db.execute("create table c (name text, i int)")
+    db.execute('create index c_name on c ((i), name collate "C" desc)')
+    assert db.execute("select name, columns from sys_index_definitions").fetchall() == [("c_name", "i, name desc")]
+
+
 def test_an_expression_that_fails_refuses_rows_only_as_long_as_the_index_is_there(db: Connection) -> None:
     db.execute("create table t (a int, s text)")
     db.execute("insert into t values (1, 'x')")

@@ -47,6 +47,9 @@ class IndexRequest:
         columns = list(new.columns)
         for n, node in self.expressions.items():
             text, bound = kept_as(table, node)
+            if isinstance(bound, tree.Reference):  # (name), or name COLLATE "C"
+                columns[n] = bound.column.name
+                continue
             known = next((one for one in table.expressions if one[0] == text), None)
             if known is None and all(one[0] != text for one in missing):
                 type_ = indexed_type(bound, node)
