@@ -49,6 +49,8 @@ class Statements(Protocol):
 
     def split(self, script: str) -> list[str]: ...
 
+    def copy(self, connection: Any, text: str, file: Any) -> Result: ...
+
 
 def run_at_once(statements: Statements, text: str, parameters: Parameters) -> Result:
     """Run a statement, by its quick way if that does; ``Cursor.execute`` has this in place."""
@@ -196,6 +198,16 @@ class Cursor:
         self._result, self._rows, self._texts = result, result.rows, None
         if result.documents != ():
             self._rows = None  # they are made when they are fetched
+        return self
+
+    def copy(self, statement: str, file: Any = None) -> Cursor:
+        """Carry out a COPY, which may read or write the file that it names: no other statement does such things.
+
+        ``file`` is what ``FROM STDIN`` reads or ``TO STDOUT`` writes to, an open file of texts or of bytes.
+        """
+        self._require_open()
+        self._forget()
+        self._result = self._statements.copy(self.connection, _text_of(statement), file)
         return self
 
     def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:

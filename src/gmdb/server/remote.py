@@ -197,3 +197,9 @@ class RemoteStatements:
         from gmdb.sql.parser import split  # brings the parser, which other clients do not need
 
         return split(script)
+
+    def copy(self, connection: Any, text: str, file: Any) -> Result:
+        """Carry out a COPY here, where its files are."""
+        from gmdb.sql.copying import run_copy
+
+        return run_copy(connection, text, file)

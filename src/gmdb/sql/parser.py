@@ -67,10 +67,14 @@ _OWN = {
     "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|time\s+zone|{_WORD})", re.I),
     "reset": late_pattern(rf"reset\s+{_WORD}", re.I),
     "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
+    "copy": late_pattern(r"copy\b.*", re.I | re.S),
     "describe": late_pattern(rf"desc(?:ribe)?\s+{_NAME}", re.I),
 }
 _OWN_WORDS = {  # with which they begin
-    **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment", "begin", "show", "reset")},
+    **{
+        name: (name,)
+        for name in ("savepoint", "release", "explain", "describe", "comment", "begin", "show", "reset", "copy")
+    },
     **{
         "alter": ("rename_constraint", "validate", "move", "alter_sequence", "alter_schema"),
         "set": (

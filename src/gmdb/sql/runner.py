@@ -214,6 +214,12 @@ class Runner:
     def split(self, script: str) -> list[str]:
         return split(script)
 
+    def copy(self, connection: Any, text: str, file: Any) -> Result:
+        """Carry out a COPY here, where its files are."""
+        from gmdb.sql.copying import run_copy
+
+        return run_copy(connection, text, file)
+
     def _text(self, text: str) -> _Entry:
         entry = self._cache.get(text)
         if entry is None:

@@ -86,7 +86,9 @@ def _on_interrupt(act: Callable[[], None]) -> Iterator[None]:
 
 _END = late_pattern(r"(?:commit|end|rollback)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.I)
 _READS = late_pattern(r"\(*\s*(?:select|with|values|explain|set|savepoint|release|begin|start)\b", re.I)
-_DID = {"insert": "inserted", "update": "updated", "delete": "deleted"}
+_DID = {"insert": "inserted", "update": "updated", "delete": "deleted", "merge": "merged", "copy": "copied"}
+_COPIES = late_pattern(r"copy\b", re.I)
+_TO_STDOUT = late_pattern(r"\bto\s+stdout\b", re.I)
 _COMMENTS = late_pattern(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 
 
@@ -145,7 +147,7 @@ class Shell:
     def _execute(self, text: str) -> None:
         bare = text[_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
         try:
-            cursor: Cursor = self._wait_for(lambda: self.connection.execute(text))
+            cursor: Cursor = self._wait_for(lambda: self._executed(text, bare))
             if cursor.description is not None:
                 self._show(cursor)
             else:
@@ -153,6 +155,12 @@ class Shell:
                 self._note(f"{_rows(cursor.rowcount)} {_DID[verb]}" if verb in _DID else "done", verb in _DID)
         finally:
             self._note_end(bare)
+
+    def _executed(self, text: str, bare: str) -> Cursor:
+        """The cursor of a statement; only COPY, as the one who types it wants, reads and writes files."""
+        if not _COPIES.match(bare):
+            return self.connection.execute(text)
+        return self.connection.cursor().copy(bare, sys.stdout if _TO_STDOUT.search(bare) else None)
 
     def _note_end(self, bare: str) -> None:
         """Keep track of whether there are uncommitted changes."""

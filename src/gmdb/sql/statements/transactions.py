@@ -109,6 +109,10 @@ class OwnCommand(Statement):
     def explain(self) -> list[str]:
         return [self._command.name]
 
+    def _copy(self) -> None:
+        hint = "cursor.copy(statement) does, for the program that calls it"
+        raise UnsupportedExpression("statements read and write no files, and COPY does", hint=hint)
+
     def _begin(self, modes: str) -> None:
         chosen = _modes(modes)
         self.connection.begin()
