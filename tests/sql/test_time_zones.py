@@ -54,6 +54,16 @@ def _clock(*parts: int) -> tuple[datetime, date]:
     return datetime(*parts), datetime(*parts).date()  # type: ignore[arg-type]
 
 
+def test_types_have_their_long_names(db: Connection) -> None:
+    db.execute("create table z (a timestamp with time zone not null, b timestamp without time zone, c time)")
+    db.execute("insert into z (a) values ('2024-03-31 01:30+00')")
+    shown = "select a, timestamp with time zone '2024-03-31 01:30Z' = a, b::timestamp with time zone from z"
+    assert both(db, shown) == [(SPRING, True, None)]
+    assert both(db, "with time as (select a from z) select a from time") == [(SPRING,)]
+    with pytest.raises(UnsupportedExpression, match="TIMETZ"):
+        db.execute("create table y (a time with time zone)")
+
+
 def test_days_are_those_of_clocks_and_hours_pass(at: Connection) -> None:
     at.execute("set time zone 'Europe/Vienna'")
     ((day, hours, month),) = both(

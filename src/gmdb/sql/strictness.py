@@ -279,15 +279,15 @@ def _words(tokens: Sequence[Any], types: frozenset[Any]) -> Iterator[tuple[str, 
         kind, text = token.token_type, token.text.lower()
         last = before.text.lower() if before is not None else ""
         before = token
+        after = tokens[number + 1].text.lower() if number + 1 < len(tokens) else ""
         if kind in _STRINGS:
             yield "'", token
         elif kind == TokenType.NUMBER:
             yield "0", token
         elif kind in types:
-            if last != "without":  # TIME ZONE
+            if last not in ("with", "without") or after != "zone":  # WITH TIME ZONE
                 yield "type", token
         elif kind != TokenType.IDENTIFIER and text[:1].isalpha():
-            after = tokens[number + 1].text.lower() if number + 1 < len(tokens) else ""
             is_unit = text in _UNITS and number and tokens[number - 1].token_type == TokenType.STRING
             is_count = text in ("row", "rows") and any(
                 one.text.lower() in ("fetch", "offset") for one in tokens[max(0, number - _COUNT_LENGTH_MAX) : number]
@@ -298,7 +298,10 @@ def _words(tokens: Sequence[Any], types: frozenset[Any]) -> Iterator[tuple[str, 
 
 
 def _is_redundant(word: str, before: str, after: str) -> bool:
-    """Whether a word means nothing between these: LIMIT ALL, UNION DISTINCT, count(ALL x), trim(BOTH FROM x)."""
+    """Whether a word means nothing between these, or is part of a type's name: LIMIT ALL, UNION DISTINCT, count(ALL x),
+    trim(BOTH FROM x), WITH TIME ZONE."""
+    if word == "with":
+        return after == "time"
     if word == "all":
         return before in ("(", "select", "limit")
     if word == "limit":
