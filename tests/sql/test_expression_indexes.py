@@ -157,6 +157,26 @@ def test_on_conflict_goes_by_an_expression(db: Connection) -> None:
         db.execute("insert into t values (3, 'aNN') on conflict (upper(name)) do nothing")
 
 
+def test_merge_changes_and_shows_rows(db: Connection) -> None:
+    db.execute("create table t (id int primary key, name varchar(20), c clob)")
+    db.execute("create unique index on t (lower(name))")
+    db.execute("insert into t values (1, 'Ann', 'x'), (2, 'Bob', 'y'), (3, 'Cat', 'z')")
+    source = "(values (1, 'EVE'), (2, null), (4, 'Dan')) as v (i, n)"
+    merged = db.execute(
+        f"merge into t using {source} on v.i = t.id when matched and n is null then delete"
+        " when matched then update set name = n when not matched then insert (id, name) values (i, n)"
+        " returning merge_action(), t.*, v.n"
+    )
+    assert sorted((row[0], *row[1:3], row[-1]) for row in merged) == [
+        ("DELETE", 2, "Bob", None),
+        ("INSERT", 4, "Dan", "Dan"),
+        ("UPDATE", 1, "EVE", "EVE"),
+    ]
+    assert ids(db, "lower(name) = 'eve'") == [1]
+    with pytest.raises(UniqueViolation, match="cat"):
+        db.execute("merge into t using t as v on v.id = t.id when matched and t.id = 1 then update set name = 'CAT'")
+
+
 def test_a_table_with_such_indexes_is_altered(made: Connection) -> None:
     made.execute("alter table t add column c int default 4, add column d int")
     made.execute("alter table t rename column name to called")

@@ -173,6 +173,18 @@ def test_a_program_defines_them_as_columns(db: Connection) -> None:
         db.add_column("t", replace(generated, name="h"))
 
 
+def test_batches_have_those_of_types_that_arrow_has_another_way(db: Connection) -> None:
+    db.execute("""create table t (v interval, z timestamptz, a int[], u uuid, d interval generated always as (v * 2) stored,
+        y timestamptz generated always as (coalesce(z, '2024-01-01 00:00+00')) stored,
+        b int[] generated always as (a || 1) stored, w uuid generated always as (nullif(u, null)) stored)""")
+    db.execute("insert into t (v, z, a, u) values ('1 day', null, '{2}', '12345678-1234-1234-1234-123456789abc')")
+    db.append("t", db.execute("select * from t").arrow())
+    db.execute("create index on t (cardinality(a))")  # which makes the rows anew
+    assert db.execute("select count(*) from t where cardinality(a) = 1 group by d, y, b, w").fetchall() == [(2,)]
+    with pytest.raises(GeneratedAlways, match="is generated as"):
+        db.append("t", db.execute("select v, z, a, u, v as d, y, b, w from t").arrow())
+
+
 def test_a_feed_a_backup_and_the_catalog_have_them(db: Connection, tmp_path: Path) -> None:
     db.execute("create table t (a int primary key, g int generated always as (a + 1) stored) with (change_feed = true)")
     db.commit()

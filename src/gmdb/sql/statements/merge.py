@@ -307,7 +307,7 @@ class Merge(Changing):
     def _prepared(self, found: Row, course: Course) -> _Done:
         """What a pair becomes, checked; nothing has changed yet."""
         clause = self._clauses[found[1] - 1]
-        stored: list[Any] = [None] * len(self.definition.columns)
+        stored: list[Any] = [None] * len(self.definition.stored)
         for n, value in zip(self._stored_positions, found[2:], strict=False):
             stored[n] = value
         if clause.action == _DELETE:
@@ -329,7 +329,7 @@ class Merge(Changing):
         updates = [one for one in done if one.action == _UPDATE]
         names: dict[int, list[str]] = {}
         for clause in self._clauses:
-            names[clause.number] = [self.definition.columns[n].name for n in clause.positions]
+            names[clause.number] = [self.definition.stored[n].name for n in clause.positions]
 
         def new(one: _Done) -> list[Any]:
             return [one.values[n] for n in self._clauses[one.found[1] - 1].positions]
@@ -343,6 +343,7 @@ class Merge(Changing):
         except UniqueViolation as violation:
             one = updates[steps.done]
             row = list(heap.wanting(()).fetch(one.row_id))
+            row += [None] * (len(self.definition.stored) - len(row))
             for n in self._clauses[one.found[1] - 1].positions:
                 row[n] = one.values[n]
             raise name_key(violation, self.definition.index(violation.index), row) from None
@@ -351,7 +352,8 @@ class Merge(Changing):
         """The row of the table and the source's values, as RETURNING asks for them."""
         values = heap.fetch(one.row_id) if any(map(is_file, one.values)) else one.values
         start, end = self._others_at
-        return (*values, str(one.row_id), *one.found[start:end], one.action)
+        count = len(self._target.table.stored)  # behind which rows have what indexes are on
+        return (*values[:count], str(one.row_id), *one.found[start:end], one.action)
 
     def explain(self) -> list[str]:
         title = f"merge into {self.definition.name}"

@@ -36,8 +36,9 @@ def completed(
         made = [row[place] for row in computed]
         name, type_ = columns[n].name, arrow_type(columns[n].type)
         if name in names and batch.column(name).null_count < len(batch):
-            (known,) = fit_batch(table.name, as_given([columns[n]]), batch.select([name]), first_row)
-            for number, (value, new) in enumerate(zip(known.to_pylist(), made, strict=True)):
+            arrays = fit_batch(table.name, as_given([columns[n]]), batch.select([name]), first_row)
+            (known,) = python_columns(pa.RecordBatch.from_arrays(arrays, [name]))
+            for number, (value, new) in enumerate(zip(known, made, strict=True)):
                 generated.require_same(n, value, new, f"row {first_row + number}: ")
         array = pa.array(made, type_)
         at = names.index(name) if name in names else None
