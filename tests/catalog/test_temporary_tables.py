@@ -109,6 +109,16 @@ def test_rows_go_with_each_commit_if_it_says_so(shop: Path, autocommit: bool) ->
             assert rows(db, "select * from gone") == []
             db.commit()
         assert rows(db, "select count(*) from kept") == [(6,)]
+        for remade in ("truncate gone", "alter table gone add column g int default 1"):
+            db.begin()
+            db.execute("insert into gone values (1)")
+            db.execute("savepoint before")
+            db.execute(remade)
+            db.execute("rollback to before")
+            assert rows(db, "select * from gone") == [(1,)]
+            db.commit()
+            assert rows(db, "select * from gone") == []
+            db.commit()
         before = db.table("pg_temp.gone")
         db.execute("insert into kept values (1)")
         db.commit()

@@ -174,7 +174,8 @@ def test_a_program_defines_them_as_columns(db: Connection) -> None:
 
 
 def test_batches_have_those_of_types_that_arrow_has_another_way(db: Connection) -> None:
-    db.execute("""create table t (v interval, z timestamptz, a int[], u uuid, d interval generated always as (v * 2) stored,
+    db.execute("""create table t (v interval, z timestamptz, a int[], u uuid,
+        d interval generated always as (v * 2) stored,
         y timestamptz generated always as (coalesce(z, '2024-01-01 00:00+00')) stored,
         b int[] generated always as (a || 1) stored, w uuid generated always as (nullif(u, null)) stored)""")
     db.execute("insert into t (v, z, a, u) values ('1 day', null, '{2}', '12345678-1234-1234-1234-123456789abc')")

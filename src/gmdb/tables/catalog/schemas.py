@@ -122,8 +122,9 @@ class SchemaChanges:
         """The transaction is about to commit: empty temporary tables that it has used, or drop them."""
         session = self._session
         own = [one for one in self._catalog.tables_of(session).values() if one.schema == session.temporary_schema]
-        used = {*session.tables_held, *session.definitions.now}
-        emptied = [one.name for one in own if one.on_commit == "delete" and one.number in used]
+        new = session.definitions.now  # what a savepoint took back is in use, too, and held
+        used = [one for one in own if one.number in new or session.holds(one.number)]
+        emptied = [one.name for one in used if one.on_commit == "delete"]
         dropped = [one.name for one in own if one.on_commit == "drop"]
         if dropped:
             self._changes.drop_tables(dropped, cascade=True)
