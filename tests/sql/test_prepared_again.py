@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,9 @@ def test_what_another_session_does_to_the_table(db: gmdb.Connection, path: Path)
         db.execute(INSERT, (1 << 40, "b"))
     db.execute(INSERT, ("b", 1 << 40))
     assert rows(db) == [("b", 1 << 40)]
+
+
+@pytest.mark.parametrize("statement", ["prepare p as select 1", "execute p (1)", "deallocate p", "deallocate all", "p"])
+def test_statements_have_no_names(db: gmdb.Connection, statement: str) -> None:
+    with pytest.raises(InvalidSyntax, match="does not know this statement: " + re.escape(statement)):
+        db.execute(statement)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from itertools import islice
@@ -356,7 +357,7 @@ def _written_whole(lines: Iterator[str], path: Path) -> int:
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8", newline="") as out:
             return _written(lines, out)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         with part.open("w", encoding="utf-8", newline="") as out:
             count = _written(lines, out)

@@ -168,8 +168,12 @@ def parse(text: str) -> Parsed:
         raise InvalidSyntax(f"syntax error: this is not a statement: {' '.join(body.split())[:60]}")
     (tree,) = trees
     if isinstance(tree, exp.Command):
-        raise InvalidSyntax(f"gmdb does not know this statement: {' '.join(body.split())[:60]}")
+        raise unknown_statement(body)
     return Parsed(text, tree, *_parameters(tree), options)
+
+
+def unknown_statement(text: str) -> InvalidSyntax:
+    return InvalidSyntax(f"gmdb does not know this statement: {' '.join(text.split())[:60]}")
 
 
 def _parameters(tree: exp.Expr) -> tuple[frozenset[str], int]:

@@ -15,7 +15,7 @@ from gmdb.errors import InvalidSyntax, ProgrammingError, StatementError
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.process.late_patterns import late_pattern
-from gmdb.sql.parser import Command, Parsed, parse, split
+from gmdb.sql.parser import Command, Parsed, parse, split, unknown_statement
 from gmdb.sql.plan.planner import EXECUTOR
 from gmdb.sql.prepared import NOT_CURRENT, Check, ParameterTypes, Quick, Statement
 from gmdb.sql.run import Parameters
@@ -269,7 +269,7 @@ class Runner:
         finally:
             EXECUTOR.reset(token)
             ZONE.reset(zone)
-        raise InvalidSyntax(f"gmdb has no statement {type(parsed.statement).__name__.upper()}")
+        raise unknown_statement(parsed.text)
 
 
 def _open_types(parsed: Parsed) -> ParameterTypes:
