@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from gmdb.database.connection import Connection
-from gmdb.errors import Error, UnsupportedExpression, ValueOutOfRange
+from gmdb.errors import CheckViolation, Error, UnsupportedExpression, ValueOutOfRange
+from gmdb.format.interval import Interval
 from gmdb.sql.plan.estimates import DUCK, ROWS
 from gmdb.sql.zones import read_instant, zone_setting
 
@@ -154,6 +156,46 @@ def test_a_partial_index_does_not_depend_on_it(at: Connection) -> None:
     assert at.execute("select k from at where moment > '2024-06-01 00:00+00'").fetchall() == [(2,)]
     with pytest.raises(UnsupportedExpression):
         at.execute("create index by_clock on at (k) where clock > timestamptz '2024-06-01 00:00+00'")
+
+
+def test_what_is_written_in_a_definition_is_the_same_in_other_sessions(db: Connection) -> None:
+    db.execute("set time zone 'America/New_York'")
+    db.execute("""create table t (k int, at timestamptz default '2024-05-01 10:00' check (at < '2024-06-01 00:00'),
+        since interval generated always as (at - '2024-01-01 00:00') stored)""")
+    db.execute("create index on t ((at - timestamptz '2024-02-01 00:00'))")
+    db.execute("create index late on t (k) where at > '2024-05-01 12:00'")
+    view = "select k, at > '2024-05-01 10:30' from t where at >= timestamptz '2024-05-01 10:00'"
+    db.execute(f"create view v as {view} union all select 9, exists (select 1 from t where at = '2024-05-01 10:00')")
+    db.execute("alter table t add check (at <> '2024-05-31 00:00')")
+    for number, zone in enumerate(("UTC", "Asia/Tokyo")):
+        db.execute(f"set time zone '{zone}'")
+        db.execute("insert into t (k) values (?)", (number,))
+        db.execute("insert into t (k, at) values (?, '2024-06-01 03:59+00')", (number + 5,))
+        for wrong in ("2024-06-01 04:00+00", "2024-05-31 04:00+00"):
+            with pytest.raises(CheckViolation):
+                db.execute("insert into t (k, at) values (8, ?)", (wrong,))
+    since = (datetime(2024, 5, 1, 14, tzinfo=UTC), Interval(0, 121, 9 * 3600 * 10**6))
+    assert db.execute("select at, since from t where k < 5").fetchall() == [since, since]
+    assert both(db, "select k from t where at > '2024-05-01 12:00' order by 1") == [(0,), (1,), (5,), (6,)]
+    assert both(db, "select * from v order by 1") == [(0, False), (1, False), (5, True), (6, True), (9, True)]
+    db.execute("alter table t add column g interval generated always as ('2024-05-02 00:00' - at) stored")
+    db.execute("set time zone 'UTC'")
+    db.execute("insert into t (k) values (7)")
+    assert {row for (row,) in db.execute("select g from t where k in (0, 7)")} == {Interval(0, 0, 3600 * 10**6)}
+
+
+def test_parameters_of_many_rows_go_by_it(at: Connection) -> None:
+    at.execute("set time zone 'Asia/Tokyo'")
+    clock = datetime(2024, 5, 1, 10)
+    insert = "insert into at (k, moment) values (?, ?)"
+    at.executemany(insert, [(10, clock), (11, "2024-05-01 10:00")])
+    at.executemany(insert, pa.table({"k": [12], "moment": [clock]}))
+    at.executemany(insert, [(n, clock) for n in range(100, 1200)])
+    asked = "select distinct moment from at where k > 9"
+    assert both(at, asked) == [(datetime(2024, 5, 1, 1, tzinfo=UTC),)]
+    instants = pa.table({"k": [1200], "clock": pa.array([datetime(2024, 5, 1, 1)], pa.timestamp("us", "UTC"))})
+    at.executemany("insert into at (k, clock) values (?, ?)", instants)
+    assert at.execute("select clock from at where k = 1200").fetchall() == [(clock,)]
 
 
 def test_extremes_are_refused_where_a_zone_has_no_place_for_them(at: Connection) -> None:

@@ -33,6 +33,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # errors of ours report wh
 _INTERNALS = late_pattern(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
 _SYNTAXES = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")  # of calls with words between arguments
 NUMBER = "gmdb_number"  # of a ``?`` or ``$1``, from 0, in node.meta
+INSTANT = "gmdb_instant"  # in the meta of a literal that has been read as an instant: a text that says its zone
 IS_DOLLAR = "gmdb_dollar"  # in the meta of a parameter that was written as ``$1``
 PARAMETER_MAX = 65_535  # the highest number of a ``$1``
 OVERRIDING = "gmdb_overriding"  # in the meta of an INSERT's table, while it is parsed

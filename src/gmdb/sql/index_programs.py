@@ -20,10 +20,11 @@ from gmdb.format.segment import PROGRAM_ROOM
 from gmdb.sql import tree
 from gmdb.sql.bind.of_rows import bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope
-from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.dialect import place
 from gmdb.sql.plan.explain import written
 from gmdb.sql.plan.paths import equal_key, high_end, low_end
 from gmdb.sql.plan.terms import COMPARISONS, is_call, unconverted
+from gmdb.sql.statements.stored_texts import written as kept_text
 from gmdb.sql.tree import Expression
 from gmdb.tables.access.indexes import order_of
 
@@ -49,7 +50,7 @@ def program_of(node: exp.Expr, table: str, columns: Sequence[StoredColumn]) -> t
     if len(program) > PROGRAM_ROOM:
         message = f"the condition of an index has room for {PROGRAM_ROOM} bytes, and this one takes {len(program)}"
         raise UnsupportedExpression(message, *place(node))
-    return node.sql(dialect=GmdbSql), b64encode(program).decode()
+    return kept_text(node), b64encode(program).decode()
 
 
 class _Compiler:

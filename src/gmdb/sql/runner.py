@@ -183,6 +183,13 @@ class Runner:
     @operation
     def run_many(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
         self.session.require_open()
+        zone = ZONE.set(self._time_zone)
+        try:
+            return self._run_sets(text, sets)
+        finally:
+            ZONE.reset(zone)
+
+    def _run_sets(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
         parsed = self._text(text).parsed
         if isinstance(parsed.statement, exp.Query | exp.Values):
             raise ProgrammingError("executemany is for statements that change rows; a query finds rows by execute")

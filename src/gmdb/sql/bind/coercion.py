@@ -20,13 +20,13 @@ from gmdb.errors import DataError, IllTyped, ValueOutOfRange
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, array_of
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import operations, tree, types
-from gmdb.sql.dialect import place
+from gmdb.sql.dialect import INSTANT, place
 from gmdb.sql.operations import Operation
 from gmdb.sql.sharing import with_sources
 from gmdb.sql.syntax import reading
 from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
 from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DOUBLE, INTEGERS, JSON, JSONB, TEXT, TEXTS, TIMESTAMPTZ
-from gmdb.sql.zones import ZONE
+from gmdb.sql.zones import ZONE, instant_text
 
 if TYPE_CHECKING:
     pass
@@ -228,9 +228,12 @@ def _given_a_type(expression: Expression, type_: ColumnType, node: exp.Expr) -> 
 
 def _read(text: str, type_: ColumnType, node: exp.Expr) -> Any:
     try:
-        return operations.read_literal(text, type_)
+        value = operations.read_literal(text, type_)
     except DataError as error:
         raise placed(error, node) from None
+    if type_.name == TIMESTAMPTZ.name and isinstance(node, exp.Literal):
+        node.meta[INSTANT] = instant_text(value, "UTC")
+    return value
 
 
 def placed(error: DataError, node: exp.Expr) -> DataError:

@@ -33,11 +33,11 @@ from gmdb.sql.statements.rewriting import NewForm, column_position, require_rows
 from gmdb.sql.statements.stored_texts import renamed
 from gmdb.sql.statements.table_parts import (
     Owner,
+    as_kept,
     default_changes,
     read_column,
     read_columns,
     read_constraint,
-    require_check,
     unqualified,
     whole_type,
     with_sequence,
@@ -471,7 +471,7 @@ class Definition(Statement):
 
     def _add(self, table: str, constraint: Constraint) -> None:
         if constraint.kind == CHECK:
-            require_check(constraint, table, self.connection.table(table).columns)
+            constraint = as_kept(constraint, table, self.connection.table(table).columns)
             if constraint.valid:
                 require_rows(self.connection, table, constraint)
         self.connection.add_constraint(table, constraint)

@@ -73,7 +73,9 @@ class BulkRows:
         return self.whole(arrays, len(sets), self._numbers(connection))
 
     def from_arrow(self, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch | None:
-        """The rows of a batch whose columns are the parameters in their order."""
+        """The rows of a batch whose columns are the parameters in their order; None if they may not go in just so."""
+        if not all(_is_alike(batch.column(name).type, self._schema.field(n).type) for n, name in self._targets.items()):
+            return None
         try:
             arrays = {n: batch.column(name).cast(self._schema.field(n).type) for n, name in self._targets.items()}
         except pa.ArrowException:
@@ -105,6 +107,25 @@ class BulkRows:
             return numbers(column, count)
         default = compile_expression(self._defaults.of(n), ())
         return [default((), (), self._now) for _ in range(count)]
+
+
+def _is_alike(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow makes of a value what an assignment would; what a time without a zone is, the session says."""
+    of = pa.types
+    if source == target or of.is_null(source):
+        return True
+    if of.is_dictionary(source):
+        return _is_alike(source.value_type, target)
+    if of.is_list(target):
+        return bool(of.is_list(source) or of.is_large_list(source)) and _is_alike(source.value_type, target.value_type)
+    if of.is_timestamp(target):
+        return of.is_timestamp(source) and (source.tz is None) == (target.tz is None)
+    if of.is_floating(target) or of.is_decimal(target):
+        return of.is_integer(source) or of.is_decimal(source) or (of.is_floating(source) and of.is_floating(target))
+    texts = (of.is_string, of.is_large_string, of.is_string_view)
+    raw = (of.is_binary, of.is_large_binary, of.is_binary_view, of.is_fixed_size_binary)
+    kinds = ((of.is_integer,), (of.is_date,), (of.is_time,), texts, raw)
+    return any(any(one(source) for one in kind) for kind in kinds if any(one(target) for one in kind))
 
 
 def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:

@@ -174,7 +174,7 @@ class NewForm:
         )
         if self._dropped or self._made or self._expressions or gets_values:
             new = [(None, column) for column, _ in self._added]
-            all_columns = [*columns, *new]
+            all_columns = self._with_new_expressions([*columns, *new])
             programs = self._programs(gone, [column for _, column in all_columns])
             expressions = self._kept_expressions(table, gone, [column for _, column in all_columns])
             options: Any = {"programs": programs, "expressions": expressions}
@@ -186,6 +186,19 @@ class NewForm:
                 self._connection.add_column(table.name, column)
         for check in checks:
             require_rows(self._connection, table.name, check)
+
+    def _with_new_expressions(self, columns: Sequence[tuple[int | None, Column]]) -> list[tuple[int | None, Column]]:
+        """The columns as they will be, with the new expressions of generated ones."""
+        whole = [column for _, column in columns]
+        added = len(self.definition.columns) - len(columns) + len(self._added)
+        kept = []
+        for at, (n, column) in enumerate(columns):
+            node = self._expressions.get(at + added if n is None else n)
+            if node is not None:
+                bind_generated(node, column, self.definition.name, whole, columns_of(whole))
+                column = replace(column, generated=written(node))
+            kept.append((n, column))
+        return kept
 
     def _require_sense(self, check: Constraint, columns: Sequence[Column]) -> None:
         """Refuse other types with which a check means nothing."""

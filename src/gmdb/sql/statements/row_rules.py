@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from gmdb.sql.zones import ZONE
 from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ TABLES_MAX = 100  # whose rules are kept
 
 
 class _Rules:
-    """The rules of one definition of a table."""
+    """The rules of one definition of a table, by a time zone."""
 
     def __init__(self, table: TableDefinition) -> None:
         from gmdb.sql.statements.assignment import Checks, Defaults  # whoever changes no such row need not load it
 
-        self.table = table
+        self.table, self.zone = table, ZONE.get()
         self.checks, self.defaults = Checks(table), Defaults(table)
 
 
@@ -34,7 +35,7 @@ class RowRules:
 
     def _of(self, table: TableDefinition) -> _Rules:
         rules = self._known.pop(table.number, None)
-        if rules is None or rules.table is not table:
+        if rules is None or rules.table is not table or rules.zone != ZONE.get():
             rules = _Rules(table)
         self._known[table.number] = rules
         if len(self._known) > TABLES_MAX:

@@ -2,7 +2,8 @@
 
 They are read and written by the parsed tree, so that a text within quotes, or a function of the same name, is left
 alone.  All columns of such an expression are its own table's, and stand there without the table's name, so that a
-table gets another name without any of them changing.
+table gets another name without any of them changing.  Instants stand there with their zone, so that they are the same
+in all sessions: an expression is bound before it is written.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from gmdb.sql.dialect import GmdbSql, parse_expression
+from gmdb.sql.dialect import INSTANT, GmdbSql, parse_expression
 from gmdb.sql.syntax import folded
 
 
 def written(node: exp.Expr) -> str:
     """An expression as SQL writes it, for the catalog to keep."""
-    return node.sql(dialect=GmdbSql)
+    return node.transform(_with_zone).sql(dialect=GmdbSql)
+
+
+def _with_zone(node: exp.Expr) -> exp.Expr:
+    return exp.Literal.string(node.meta[INSTANT]) if INSTANT in node.meta else node
 
 
 def columns_named(text: str) -> set[str]:

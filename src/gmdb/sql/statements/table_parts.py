@@ -208,9 +208,13 @@ def unqualified(table: str, node: exp.Expr, what: str = "a check") -> exp.Expr:
     return node
 
 
-def require_check(constraint: Constraint, table: str, columns: Sequence[Column]) -> None:
-    """Refuse a check that is not a condition of the table's rows."""
-    bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
+def as_kept(constraint: Constraint, table: str, columns: Sequence[Column]) -> Constraint:
+    """A constraint as the catalog keeps it.  Refuses a check that is not a condition of the table's rows."""
+    if constraint.kind != CHECK:
+        return constraint
+    node = parse_expression(constraint.text)
+    bind_check(node, Scope.of_table(table, columns_of(columns)))
+    return replace(constraint, text=written(node))
 
 
 def with_sequence(table: Owner, parts: ColumnParts, names: set[str]) -> Column:
@@ -237,7 +241,7 @@ def read_columns(table: Owner, nodes: Sequence[exp.Expr]) -> tuple[list[Column],
     columns: list[Column] = []
     constraints: list[Constraint] = []
     names: set[str] = set()
-    generated: list[tuple[Column, exp.Expr]] = []
+    generated: dict[int, exp.Expr] = {}
     for node in nodes:
         if isinstance(node, exp.ColumnDef):
             with reading(node) as syntax:
@@ -245,7 +249,7 @@ def read_columns(table: Owner, nodes: Sequence[exp.Expr]) -> tuple[list[Column],
             columns.append(with_sequence(table, parts, names))
             constraints += parts.constraints
             if parts.generated is not None:
-                generated.append((parts.column, parts.generated))
+                generated[len(columns) - 1] = parts.generated
         elif isinstance(node, exp.Identifier):
             raise InvalidSyntax(f"column {node.name} has no type", *place(node))
         else:
@@ -255,9 +259,7 @@ def read_columns(table: Owner, nodes: Sequence[exp.Expr]) -> tuple[list[Column],
         raise SchemaError(f"table {table.full_name} has two primary keys")
     if keys:
         columns = [replace(c, nullable=c.nullable and c.name not in keys[0].columns) for c in columns]
-    for column, node in generated:
-        bind_generated(node, column, table.name, columns, columns_of(columns))
-    for constraint in constraints:
-        if constraint.kind == CHECK:
-            require_check(constraint, table.full_name, columns)
-    return columns, constraints, names
+    for n, node in generated.items():
+        bind_generated(node, columns[n], table.name, columns, columns_of(columns))
+        columns[n] = replace(columns[n], generated=written(node))
+    return columns, [as_kept(constraint, table.full_name, columns) for constraint in constraints], names

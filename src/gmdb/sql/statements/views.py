@@ -18,7 +18,7 @@ from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.names import Names
 from gmdb.sql.bind.targets import view_target
 from gmdb.sql.bind.views import query_of
-from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.dialect import INSTANT, GmdbSql, place
 from gmdb.sql.syntax import Syntax, Written, name_alone, reading, table_name_alone
 from gmdb.tables.catalog.names import PUBLIC, is_temporary
 from gmdb.tables.catalog.schema import TableDefinition
@@ -35,10 +35,11 @@ def made(statement: Statement, name: str, names: Sequence[str]) -> ViewDefinitio
     if "query" not in options:
         raise InvalidSyntax("syntax error: CREATE VIEW needs AS and a query")
     view = ViewDefinition(name, options["query"], (), check_option=options.get("check_option", ""))
-    bound = binder.statement(query_of(view))
-    view = replace(view, query=_with_schemas(view.query, binder))
+    query = query_of(view)
+    bound = binder.statement(query)
+    view = replace(view, query=_as_kept(view.query, query, binder))
     if bound.locks:
-        raise UnsupportedExpression("FOR UPDATE cannot stand in a view", *place(query_of(view)))
+        raise UnsupportedExpression("FOR UPDATE cannot stand in a view", *place(query))
     statement.depend_on(binder)
     if len(names) > len(bound.names):
         raise SchemaError(f"view {name}: {len(names)} columns were named, but the query has {len(bound.names)}")
@@ -59,14 +60,19 @@ def is_of_session(statement: Statement) -> bool:
     return any(is_temporary(found.schema) for _, _, found in binder.meanings)
 
 
-def _with_schemas(text: str, binder: Binder) -> str:
-    """A view's text whose names mean the same wherever it is read: those that are not in ``public`` have a schema."""
+def _as_kept(text: str, query: exp.Expr, binder: Binder) -> str:
+    """A view's text that means the same wherever it is read: names that are not in ``public`` have a schema, and
+    instants a zone."""
     places = {}
     for node, written, found in binder.meanings:
         if not written.schema and found.schema != PUBLIC:
-            places[node.this.meta["start"]] = exp.to_identifier(found.schema, quoted=True).sql()
-    for at, schema in sorted(places.items(), reverse=True):
-        text = f"{text[:at]}{schema}.{text[at:]}"
+            at = node.this.meta["start"]
+            places[at] = at, exp.to_identifier(found.schema, quoted=True).sql() + "."
+    for literal in query.find_all(exp.Literal):
+        if INSTANT in literal.meta:
+            places[literal.meta["start"]] = literal.meta["end"] + 1, f"'{literal.meta[INSTANT]}'"
+    for at, (end, new) in sorted(places.items(), reverse=True):
+        text = f"{text[:at]}{new}{text[end:]}"
     return text
 
 
