@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import gmdb
 from gmdb.format import heap
 from gmdb.format.address import SYSTEM_DEVICE, UNDO_DEVICE, page_id_of
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
@@ -247,3 +250,17 @@ def test_a_compaction_that_did_not_end(damage: Damage) -> None:
     page_id, offset = a_row(damage)
     damage.write(page_id, offset + 3, bytes([RowFlag.COMPACTING]))
     only(damage, page_id, offset, "compaction")
+
+
+def test_a_wrong_value_in_a_row_that_has_what_an_index_on_an_expression_is_on(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.execute("create table t (i int, b boolean, s varchar(10))")
+        db.execute("insert into t values (7, true, 'One'), (8, false, 'Two')")
+        db.execute("create index on t (lower(s))")
+        db.commit()
+    damage = Damage(path)
+    row_id, offset = damage.rows("t")[0]
+    page = damage.page(row_id.page_id)
+    _, (_, at, _), *_ = walk_cells(page, offset, len(page) - TAIL_SIZE)
+    damage.write(row_id.page_id, at, b"\2")
+    only(damage, row_id.page_id, at, "column b, BOOLEAN: 2 is neither 0 nor 1")

@@ -230,7 +230,7 @@ def _check_row(page: bytes, offset: int, table: TableDefinition | None) -> Itera
     # A row that is deleted for everyone may have the columns of a definition that was rolled back.
     is_dead = flags & RowFlag.DELETE and head.lock_id & NO_LOCK == NO_LOCK
     if table is not None and not flags & RowFlag.ENTRY and not is_dead:
-        yield from _check_columns(page, offset, offset + head.size, table.columns)
+        yield from _check_columns(page, offset, offset + head.size, table.stored)
 
 
 def _spare_bits(page: bytes, offset: int, column_count: int) -> int:
