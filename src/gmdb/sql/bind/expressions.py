@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from gmdb.errors import DataError, InterfaceError, InvalidSyntax, TypeMismatch, UnsupportedExpression
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import operations, times, types
+from gmdb.sql import operations, times, tree, types
 from gmdb.sql.bind import coercion
 from gmdb.sql.dialect import NUMBER, GmdbSql, Symbol, place
 from gmdb.sql.numbers import plain_decimal
@@ -443,7 +443,18 @@ def _in(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         typed, _ = coercion.same_type([value, *others], "IN", node)
         pairs = zip((value, *others), typed, strict=True)
         value, *others = (new if coercion.is_open(old) else old for old, new in pairs)
+    if value.type == types.REAL:
+        others = _as_single_precision(others, node)
     return coercion.junction(True, [coercion.comparison("=", value, one, node) for one in others])
+
+
+def _as_single_precision(items: list[Expression], node: exp.Expr) -> list[Expression]:
+    """What a REAL is looked for among: several constants are a list of REAL if it has place for their types, while one
+    alone is compared as a DOUBLE."""
+    listed = [one for one in items if one.type is not None and not tree.columns_of(one)]
+    if len(listed) < 2 or any(one.type.name not in types.NUMBERS or one.type.name == "DOUBLE" for one in listed):
+        return items
+    return [coercion.coerce(one, types.REAL, node) if one in listed else one for one in items]
 
 
 def _refuse_volatile(expression: Expression, what: str, node: exp.Expr) -> None:

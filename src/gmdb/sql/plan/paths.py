@@ -224,6 +224,8 @@ def _end(column: ColumnType, value: Any, open_: bool, is_low: bool) -> tuple[Any
         return _char_end(column, value.rstrip(" "), is_low), False
     if not _is_stored(column, value):
         return None, False
+    if column.name == "REAL" and column.decode(column.encode(value)) != value:
+        return value, False  # its key is another number, on either side
     return value, open_ and column.name != "BINARY"
 
 
