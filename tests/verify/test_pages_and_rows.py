@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
+from gmdb.errors import Corruption
 from gmdb.format import heap
 from gmdb.format.address import SYSTEM_DEVICE, UNDO_DEVICE, page_id_of
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
@@ -264,3 +265,22 @@ def test_a_wrong_value_in_a_row_that_has_what_an_index_on_an_expression_is_on(pa
     _, (_, at, _), *_ = walk_cells(page, offset, len(page) - TAIL_SIZE)
     damage.write(row_id.page_id, at, b"\2")
     only(damage, row_id.page_id, at, "column b, BOOLEAN: 2 is neither 0 nor 1")
+
+
+@pytest.mark.parametrize("number", [-1, 86_400_000_000])
+def test_a_time_that_no_day_has(path: Path, number: int) -> None:
+    with gmdb.connect(path) as db:
+        db.execute("create table t (at time, several time[])")
+        db.execute("insert into t values ('12:00', array[time '23:59:59.999999'])")
+        db.commit()
+    damage = Damage(path)
+    row_id, offset = damage.rows("t")[0]
+    assert damage.findings() == []
+    page = damage.page(row_id.page_id)
+    (_, at, _), (_, several, length) = walk_cells(page, offset, len(page) - TAIL_SIZE)
+    for place in (at, several + length - 8):
+        damage.write_page(row_id.page_id, page)
+        damage.write(row_id.page_id, place, number.to_bytes(8, "little", signed=True))
+        assert [finding.offset for finding in damage.findings()] == [at if place == at else several]
+        with gmdb.connect(path, read_only=True) as db, pytest.raises(Corruption, match="TIME"):
+            db.arrow("t").read_all()

@@ -69,8 +69,11 @@ def _encoded(element: ColumnType, value: Any) -> bytes:
 
 
 def _bits(parts: Sequence[bytes | None]) -> bytes:
-    number = sum(1 << n for n, part in enumerate(parts) if part is not None)
-    return number.to_bytes(-(-len(parts) // 8), "little")
+    bits = bytearray(-(-len(parts) // 8))
+    for n, part in enumerate(parts):
+        if part is not None:
+            bits[n >> 3] |= 1 << (n & 7)
+    return bytes(bits)
 
 
 def decode_array(element: ColumnType, raw: bytes) -> list[Any]:
@@ -84,10 +87,10 @@ def decode_array(element: ColumnType, raw: bytes) -> list[Any]:
     there = None
     if head.has_nulls:
         size = -(-count // 8)
-        there, at = int.from_bytes(raw[at : at + size], "little"), at + size
+        there, at = raw[at : at + size], at + size
     decode = element.decode_element
     return [
-        None if there is not None and not there >> n & 1 else decode(part)
+        None if there is not None and not there[n >> 3] >> (n & 7) & 1 else decode(part)
         for n, part in enumerate(_parts(element, raw, at, count))
     ]
 

@@ -13,6 +13,7 @@ from gmdb.format.address import NO_PAGE, page_name
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT, POINTER_SIZE
 from gmdb.format.columns import Column, Kind
 from gmdb.format.hash import HASH_NODE, LEVEL_BITS, HashPageType
+from gmdb.format.interval import DAY
 from gmdb.format.layout import Finding, Layout
 from gmdb.format.lob import CELL_MAX, TEXT_IN_ROW_MAX, is_text_locator
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
@@ -182,7 +183,7 @@ def _rule(column: Column) -> tuple[Any, ...]:
     shortest, longest = stored_lengths(column)
     limit = 10**column.type.length if column.type.name == "DECIMAL" else 0
     limbs = [limit >> 32 * n & 0xFFFF_FFFF for n in range(4)]
-    narrow = limit if kind in (Kind.DECIMAL_WORD, Kind.DECIMAL_LONG) else 0
+    narrow = limit if kind in (Kind.DECIMAL_WORD, Kind.DECIMAL_LONG) else DAY if column.type.name == "TIME" else 0
     facts = int(kind), column.type.size_code, int(column.nullable), int(column.type.may_be_long)
     return *facts, shortest, longest, narrow, limbs
 
@@ -287,6 +288,8 @@ def _wrong_value(column: Column, raw: bytes) -> str:
         return f"{number} is neither 0 nor 1"
     if type_.kind is Kind.SHORT and not -(1 << 15) <= number < 1 << 15:
         return f"{number} is out of range for {type_}"
+    if type_.name == "TIME" and not 0 <= number < DAY:
+        return f"{number} microseconds are no time of a day"
     if type_.name == "DECIMAL" and abs(number) >= 10**type_.length:
         return f"{number} has more than {type_.length} digits"
     return ""

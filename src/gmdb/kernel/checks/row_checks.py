@@ -26,7 +26,7 @@ COLUMN_RULE = Structure(
         ("may_be_long", "<i8"),  # a text that may be on pages of its own
         ("length_min", "<i8"),  # bytes of a variable value as stored
         ("length_max", "<i8"),
-        ("limit", "<i8"),  # a DECIMAL of 4 or 8 bytes lies between its negative and it
+        ("limit", "<i8"),  # a DECIMAL of 4 or 8 bytes lies between its negative and it, a TIME between 0 and it
         ("limbs", "<u4", 4),  # the same for one of 16 bytes, 32 bits each, low first
     ]
 )
@@ -39,8 +39,9 @@ schema_at = records(SCHEMA)
 
 _RULE_SIZE, _TABLE_SIZE = COLUMN_RULE.itemsize, TABLE_RULE.itemsize
 _LIMBS_AT = COLUMN_RULE.offset("limbs")
-_BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _SHORT = (
-    int(kind) for kind in (Kind.BIT, Kind.DECIMAL_WORD, Kind.DECIMAL_LONG, Kind.DECIMAL_WIDE, Kind.TEXT, Kind.SHORT)
+_BIT, _LONG, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _SHORT = (
+    int(getattr(Kind, name))
+    for name in ("BIT", "LONG", "DECIMAL_WORD", "DECIMAL_LONG", "DECIMAL_WIDE", "TEXT", "SHORT")
 )
 _SHORT_LIMIT = 1 << 15
 _VARIABLE, _EIGHT = int(SizeCode.VARIABLE), int(SizeCode.EIGHT)
@@ -139,6 +140,8 @@ def _value_is_right(rule_address, code, at, length):
         return -rule.limit < load_i32(at) < rule.limit
     if kind == _DECIMAL_LONG:
         return -rule.limit < load_i64(at) < rule.limit
+    if kind == _LONG and rule.limit:
+        return 0 <= load_i64(at) < rule.limit
     return True
 
 

@@ -14,7 +14,7 @@ from gmdb.format.columns import Column, ColumnType, Kind
 from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.tables.arrow.arrow_types import arrow_type
+from gmdb.tables.arrow.arrow_types import arrow_type, require_times
 
 _HEAD = ARRAY_HEAD.size
 _COUNT_AT = ARRAY_HEAD.offset("count")
@@ -149,7 +149,12 @@ def _lists_of(column: Column, cells: pa.Array) -> pa.Array:
     if size:
         require(bool((sizes == np.where(valid, _HEAD + bits + counts * size, 0)).all()))
         raw = data[_spread(first[owners] + numbers * size, np.full(len(owners), size))]
+        if element.kind is Kind.SHORT:
+            shorts = raw.view("<i4")[there]
+            require(bool((shorts == shorts.astype("<i2")).all()))
         elements = _elements_of(element, raw, there)
+        if element.name == "TIME":
+            require_times(column, elements)
     else:
         own_ends = _taken(data, first[owners] + numbers * END_SIZE)
         before = np.where(numbers > 0, np.concatenate([[0], own_ends[:-1]]) if len(own_ends) else own_ends, 0)

@@ -7,10 +7,19 @@ from datetime import UTC
 from functools import cache
 from typing import Any
 
-from gmdb.errors import DataError, Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
+from gmdb.errors import (
+    Corruption,
+    DataError,
+    Error,
+    InterfaceError,
+    NullNotAllowed,
+    SchemaMismatch,
+    TypeMismatch,
+    ValueOutOfRange,
+)
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.columns import Column, ColumnType, json_of
-from gmdb.format.interval import Interval
+from gmdb.format.interval import DAY, Interval
 from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
@@ -40,6 +49,13 @@ def _arrow_types() -> dict[str, pa.DataType]:
         "BLOB": pa.large_binary(),
         "CLOB": pa.large_string(),
     }
+
+
+def require_times(column: Column, times: pa.Array) -> None:
+    """Refuse what a page has that is no time of day: of some of it readers would make another time."""
+    least, most = pc.min_max(times.view(pa.int64())).as_py().values()
+    if least is not None and not 0 <= least <= most < DAY:
+        raise Corruption(f"column {column.name} has bytes that are no TIME; see gmdb verify")
 
 
 @cache

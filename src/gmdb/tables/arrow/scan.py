@@ -26,7 +26,7 @@ from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.index_entries import INDEX_KINDS, Walk
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
-from gmdb.tables.arrow.arrow_types import stored_type
+from gmdb.tables.arrow.arrow_types import require_times, stored_type
 from gmdb.tables.arrow.lob_columns import LobReading
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.transaction.snapshots import Snapshot
@@ -62,7 +62,7 @@ class ColumnBuffers:
     """The buffers of one column, as large as they may have to be, and the array that they become."""
 
     def __init__(self, entry: Any, column: Column, slots: int, row_bytes: int) -> None:
-        self._entry = entry
+        self._entry, self._column = entry, column
         self._type = stored_type(column.type)
         self._variable = column.type.kind in (Kind.TEXT, Kind.BYTES)
         self._validity = _filled((slots + 7) // 8, 0xFF)
@@ -89,7 +89,10 @@ class ColumnBuffers:
             buffers = [validity, self._offsets, self._values]
         else:
             buffers = [validity, self._values]
-        return pa.Array.from_buffers(self._type, rows, buffers, nulls)
+        array = pa.Array.from_buffers(self._type, rows, buffers, nulls)
+        if self._column.type.name == "TIME":
+            require_times(self._column, array)
+        return array
 
 
 def _filled(size: int, byte: int) -> pa.Buffer:
