@@ -142,14 +142,14 @@ class Conflict:
             return self._kept_by(folded(constraint), constraint)
         if not listed:
             return None
-        keys = {self._key(node) for node in listed}
+        keys = dict.fromkeys(self._key(node) for node in listed)  # in the order in which they are written
         parts = [] if where is None else self._predicate(where)
         found = [index for index in table.indexes if index.unique and not index.building]
         for index in sorted(found, key=lambda one: one.condition is not None):
-            if {table.stored[n].name for n in index.key} == keys and self._has_all(index, parts):
+            if {table.stored[n].name for n in index.key} == keys.keys() and self._has_all(index, parts):
                 return index.name
         those = " of all rows that meet the condition" if parts else ""
-        shown = ", ".join(one.removeprefix(HIDDEN) for one in sorted(keys))
+        shown = ", ".join(one.removeprefix(HIDDEN) for one in keys)
         raise SchemaError(f"table {table.name} has no unique index on ({shown}){those}")
 
     def _key(self, node: exp.Expr) -> str:
