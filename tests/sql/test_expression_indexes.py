@@ -177,6 +177,20 @@ def test_merge_changes_and_shows_rows(db: Connection) -> None:
         db.execute("merge into t using t as v on v.id = t.id when matched and t.id = 1 then update set name = 'CAT'")
 
 
+def test_errors_tell_of_columns_alone(made: Connection) -> None:
+    made.execute("create index on t (lower(s))")
+    heap = made.heap("t")
+    row_id = next(row_id for row_id, _ in heap.rows())
+    for wrong, message in (
+        (lambda: made.insert("t", (1, 2)), "^2 values for 6 columns$"),
+        (lambda: heap.update(row_id, (1, 2)), "^2 values for 6 columns$"),
+        (lambda: heap.update(row_id, {"no": 1}), "no column no; its columns are id, a, b, name, x, s$"),
+        (lambda: made.execute("update t set s = ? where id = 5", ("k" * 5000,)), r"index on LOWER\(s\): a key has at"),
+    ):
+        with pytest.raises(gmdb.Error, match=message):
+            wrong()
+
+
 def test_a_table_with_such_indexes_is_altered(made: Connection) -> None:
     made.execute("alter table t add column c int default 4, add column d int")
     made.execute("alter table t rename column name to called")

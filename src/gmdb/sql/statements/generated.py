@@ -24,7 +24,8 @@ from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.plan.terms import substituted
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.tree import Expression
-from gmdb.tables.access.generated import Generation
+from gmdb.tables.access.generated import Generation, require_short
+from gmdb.tables.access.indexes import HIDDEN
 from gmdb.tables.catalog.schema import TableDefinition
 
 
@@ -67,7 +68,7 @@ def _kept(
             else:
                 expressions[n] = bind_indexed(node, table, columns, own)
         except Error as error:
-            what = f"table {table}, column {column.name}: generated as ({column.generated})"
+            what = f"table {table}, column {column.name.removeprefix(HIDDEN)}: generated as ({column.generated})"
             raise SchemaError(f"{what} has no meaning: {error}") from None
     return own, expressions
 
@@ -77,6 +78,7 @@ class Generated:
 
     def __init__(self, table: TableDefinition, stored: Sequence[tree.Column] | None = None) -> None:
         """``stored``: the table's columns as the statement has them."""
+        self._table = table
         own, expressions = _kept(table.name, table.columns, table.hidden)
         self._columns = own if stored is None else tuple(stored)
         known = dict(zip(own, self._columns, strict=True))
@@ -103,7 +105,7 @@ class Generated:
 
     def _chosen(self, numbers: Iterable[int]) -> Generated:
         chosen = Generated.__new__(Generated)
-        chosen._columns = self._columns
+        chosen._table, chosen._columns = self._table, self._columns
         chosen.bases = {n: self.bases[n] for n in numbers}
         chosen.expressions = {n: self.expressions[n] for n in numbers}
         return chosen
@@ -138,6 +140,8 @@ class Generated:
         """Compute them where a row has them."""
         if self.expressions:
             for n, value in zip(self.expressions, self.compute(row), strict=True):
+                if n >= len(self._columns) and isinstance(value, str | bytes):
+                    require_short(self._table.name, self._table.stored[n], value)
                 row[n] = value
 
 

@@ -16,6 +16,7 @@ from gmdb.errors import DataError, GeneratedAlways, ValueTooLong
 from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.format.columns import Column
 from gmdb.tables.access.definition import Definition
+from gmdb.tables.access.indexes import HIDDEN
 from gmdb.tables.access.lob_files import is_file, pieces_of
 
 _PLAIN = {"INT": int, "BIGINT": int, "DOUBLE": float, "BOOLEAN": bool, "VARCHAR": str, "VARBINARY": bytes}
@@ -51,8 +52,8 @@ class GeneratedColumns:
     def row(self, values: Sequence[Any]) -> Sequence[Any]:
         """A row with its generated columns."""
         stored, given = self._table.stored, len(values)
-        if given != len(self._table.columns) and given != len(stored):
-            return values  # encoding it raises what is wrong
+        if given != len(self._table.columns):
+            raise DataError(f"{given} values for {len(self._table.columns)} columns")
         row = [*values, *[None] * (len(stored) - given)]
         for n, value in zip(self.generation.bases, self.computed(row), strict=True):
             self.require_same(n, row[n], value)
@@ -67,15 +68,8 @@ class GeneratedColumns:
         values = self.generation.compute(row)
         for n, value in zip(self.generation.bases, values, strict=True):
             if n >= len(self._table.columns) and isinstance(value, str | bytes):
-                self._require_short(columns[n], value)
+                require_short(self._table.name, columns[n], value)
         return values
-
-    def _require_short(self, hidden: Column, value: str | bytes) -> None:
-        """Refuse what an index is on if rows do not keep it."""
-        size = len(value.encode() if isinstance(value, str) else value)
-        if size > hidden.type.length:
-            where = f"table {self._table.name}, an index on {hidden.generated}"
-            raise ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes, and this one has {size}")
 
     def concern(self, changes: Sequence[Any] | Mapping[str, Any]) -> bool:
         """Whether new values of a row, all or some by name, make a generated column another, or name one."""
@@ -111,11 +105,19 @@ class GeneratedColumns:
         if value is None or (type(value) is type(computed) and value == computed):
             return
         if computed is None or column.encode(value) != column.encode(computed):
-            where = f"{place}table {self._table.name}, column {column.name}"
+            where = f"{place}table {self._table.name}, column {column.name.removeprefix(HIDDEN)}"
             advice = "leave it out, or give None"
             raise GeneratedAlways(
                 f"{where}: it is generated as ({column.generated}), and cannot be {value!r}; {advice}"
             )
+
+
+def require_short(table: str, hidden: Column, value: str | bytes) -> None:
+    """Refuse what an index is on if rows do not keep it."""
+    size = len(value.encode() if isinstance(value, str) else value)
+    if size > hidden.type.length:
+        where = f"table {table}, an index on {hidden.generated}"
+        raise ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes, and this one has {size}")
 
 
 def _stored(column: Column, value: Any) -> Any:

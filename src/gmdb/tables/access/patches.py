@@ -14,6 +14,7 @@ from gmdb.errors import DataError, NoSuchColumn
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, SIZE_AT
+from gmdb.tables.access.indexes import HIDDEN
 from gmdb.tables.access.shapes import Shape, patch_shape
 
 
@@ -83,8 +84,10 @@ class Patches:
         positions = {column.name: n for n, column in enumerate(self._columns)}
         for name in names:
             if name not in positions:
-                known = ", ".join(positions)
-                raise NoSuchColumn(f"table {self._table} has no column {name}; its columns are {known}")
+                known = ", ".join(one for one in positions if not one.startswith(HIDDEN))
+                raise NoSuchColumn(
+                    f"table {self._table} has no column {name.removeprefix(HIDDEN)}; its columns are {known}"
+                )
         return sorted(positions[name] for name in names)
 
     def _codec(self, columns: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
