@@ -80,9 +80,10 @@ def test_a_table_of_results_says_which_targets_are_met():
     assert ("3.00" in slow_line, "met" in slow_line) == (True, True)
 
 
-def test_the_wide_table_has_every_kind_of_column_and_nulls_in_all_but_the_first():
+def test_the_wide_table_has_the_kinds_it_was_measured_with_and_nulls_in_all_but_the_first():
     table = wide_table(ROWS)
-    assert {parse_column(c.name, c.gmdb_type).type.kind for c in table.columns} == set(Kind)
+    kinds = {parse_column(c.name, c.gmdb_type).type.kind for c in table.columns}
+    assert kinds == set(Kind) - {Kind.SHORT, Kind.WIDE}  # the kinds of types that came after the first figures
     assert len(table.columns) == 20
     assert [column.null_count > 0 for column in table.data.columns] == [False] + [True] * 19
 

@@ -134,7 +134,7 @@ def test_settings_are_shown_set_and_reset(t: Connection) -> None:
     assert shown(t, "search_path") == "public"
     t.execute("set search_path to public")
     t.execute("set client_encoding = 'UTF8'")
-    for text in ("set search_path to other", "set nothing = 1", "show nothing", "set server_version = '9'"):
+    for text in ("set nothing = 1", "show nothing", "set server_version = '9'"):
         with pytest.raises(UnsupportedExpression):
             t.execute(text)
     for text in ("begin read only, read write", "set transaction", "set transaction chaos", "set lock_timeout = x"):

@@ -101,7 +101,6 @@ create secret s (type s3)
 create macro m(x) as x
 create function f(x) as x
 create type y as enum ('a')
-create schema y
 call dbgen(sf = 1)
 execute x
 prepare x as select 1

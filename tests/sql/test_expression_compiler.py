@@ -260,7 +260,7 @@ def test_columns_are_found_by_folded_names_and_tables(db: Connection):
         ("opened::int", errors.IllTyped, "cannot cast date to integer"),
         ("bal like 'x'", errors.IllTyped, "LIKE takes texts, not integer"),
         ("substrin(name, 1)", errors.NoSuchFunction, r"line 1, column 8: .* Did you mean substring\?"),
-        ("name::json", errors.UnsupportedExpression, "there is no type JSON. The types are SMALLINT"),
+        ("name::xml", errors.UnsupportedExpression, "line 1, column 8: there is no type XML. The types are SMALLINT"),
         ("opened < '2024-13-01'", errors.ValueOutOfRange, "line 1, column 17: date/time field value out of range"),
         ("bal = 'x'", errors.InvalidText, "line 1, column 14: invalid input syntax for type integer"),
         ("'abc", errors.InvalidSyntax, "quote"),

@@ -311,10 +311,10 @@ REFUSED = (
     "replace into t (i) values (1)",
     "insert ignore into t (i) values (1)",
     "insert into t (i) values (9) on duplicate key update a = 1",
-    "create table n (i int, unique nulls not distinct (i))",
+    "create index n on t (i) nulls not distinct",
     "create table n (i int unique deferrable initially deferred)",
     "create table n (i int primary key not deferrable initially deferred)",
-    "create temporary table n (i int)",
+    "create table n (i int) on commit drop",
     "create unlogged table n (i int)",
     "create table n (i int) partition by range (i)",
     "create table n (i int collate nocase)",
@@ -324,11 +324,7 @@ REFUSED = (
     "create table n (i int auto_increment)",
     "create table n (i int comment 'x')",
     "create table n (s varchar(5) character set latin1)",
-    "create index n on t (a) where a > 1",
-    "create index n on t (a desc)",
     "create index n on t using gin (a)",
-    "create unique index n on t (a) nulls not distinct",
-    "create view n as select 1",
     "select a, count(*) from t group by a with rollup",
     "select a, count(*) from t group by a with totals",
     "select * from t pivot (sum(a) for s in ('one'))",
@@ -380,12 +376,19 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
+def run_whole(db: Connection, text: str) -> None:
+    """Without fetchall where there are no rows: that is an error, too."""
+    cursor = db.execute(text)
+    if cursor.description:
+        cursor.fetchall()
+
+
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_part_that_gmdb_does_not_know_is_refused(shared: Connection, text: str) -> None:
     before = shared.tables(), shared.execute("select * from t order by i").fetchall()
     try:
         with pytest.raises((errors.ProgrammingError, errors.NotSupportedError)):
-            shared.execute(text).fetchall()
+            run_whole(shared, text)
         assert (shared.tables(), shared.execute("select * from t order by i").fetchall()) == before
     finally:
         shared.rollback()
