@@ -27,7 +27,7 @@ from gmdb.sql.bind.binder import Binder, projected
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.expressions import condition
 from gmdb.sql.bind.of_rows import bind_condition, columns_of
-from gmdb.sql.bind.scope import Scope, new_table
+from gmdb.sql.bind.scope import Scope, new_table, where
 from gmdb.sql.bind.targets import Target, change_target
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
@@ -137,20 +137,20 @@ class Conflict:
     def _chosen_index(self, syntax: Syntax) -> str | None:
         """The unique index whose conflicts count; None: any."""
         table, constraint = self._table, syntax.take("constraint")
-        listed, where = syntax.list("conflict_keys"), syntax.take("index_predicate")
+        listed, predicate = syntax.list("conflict_keys"), syntax.take("index_predicate")
         if constraint is not None:
             return self._kept_by(folded(constraint), constraint)
         if not listed:
             return None
         keys = dict.fromkeys(self._key(node) for node in listed)  # in the order in which they are written
-        parts = [] if where is None else self._predicate(where)
+        parts = [] if predicate is None else self._predicate(predicate)
         found = [index for index in table.indexes if index.unique and not index.building]
         for index in sorted(found, key=lambda one: one.condition is not None):
             if {table.stored[n].name for n in index.key} == keys.keys() and self._has_all(index, parts):
                 return index.name
         those = " of all rows that meet the condition" if parts else ""
         shown = ", ".join(one.removeprefix(HIDDEN) for one in keys)
-        raise SchemaError(f"table {table.name} has no unique index on ({shown}){those}")
+        raise SchemaError(f"{where(listed[0])}table {table.name} has no unique index on ({shown}){those}")
 
     def _key(self, node: exp.Expr) -> str:
         """A column, or what stands for an expression that an index is on."""
@@ -172,9 +172,9 @@ class Conflict:
             raise InvalidSyntax(message, *place(node))
         return index.name
 
-    def _predicate(self, where: exp.Expr) -> list[Expression]:
+    def _predicate(self, node: exp.Expr) -> list[Expression]:
         """The condition that the index must be of, as parts that are all true."""
-        with reading(where) as inner:
+        with reading(node) as inner:
             test = inner.need("this", "a condition")
         columns = self._relation.stored
         scope = Scope.of_table(self._table.name, columns)
