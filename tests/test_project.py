@@ -22,7 +22,7 @@ FUNCTION_LINES_MAX = 70
 
 TEXT_FOLDERS = ("src", "tests", "bench", "docs", "scripts", ".ci")
 TEXT_SUFFIXES = {"", ".py", ".md", ".toml", ".lock", ".txt", ".sh", ".yml", ".yaml", ".cfg", ".html", ".css", ".js"}
-WRITTEN_ELSEWHERE = {"LICENSE"}
+WRITTEN_ELSEWHERE = {"LICENSE", ".git"}  # .git is a file where Git has a work tree beside the repository
 
 MACHINE_PATH = re.compile(r"(?<![\w.:/~-])/(?:home|root|Users|work|opt|mnt|srv|tmp)/\w")
 UPWARD_PATH = re.compile(r"(?<![\w./])(?:\.\./)+[\w./-]+")
