@@ -60,6 +60,10 @@ def test_files_are_parameters(table: Connection) -> None:
     assert again.fetchall() == [(5, b"same" * 5000), (4, b"same" * 5000)]
     table.executemany("insert into t (i, c) values (?, ?)", [(n, io.StringIO("n" * n)) for n in (10, 5000)])
     assert table.execute("select length(c) from t where i >= 10 order by i").fetchall() == [(10,), (5000,)]
+    table.execute("create table g (i int primary key, b blob, twice int generated always as (i * 2) stored)")
+    table.execute("insert into g (i, b) values (1, ?), (2, null)", (io.BytesIO(DATA),))
+    table.execute("update g set i = i + 2, b = ?", (io.BytesIO(b"new"),))
+    assert table.execute("select * from g order by i").fetchall() == [(3, b"new", 6), (4, b"new", 8)]
     table.commit()
 
 

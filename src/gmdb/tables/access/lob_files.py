@@ -37,10 +37,15 @@ class Rereadable:
 
 
 def rereadable(parameters: Any) -> Any:
-    """Parameters of a statement, with files that can be read several times."""
+    """Parameters of a statement, or values of a row, with files that can be read several times."""
     if isinstance(parameters, Mapping):
-        return {name: Rereadable(value) if is_file(value) else value for name, value in parameters.items()}
-    return [Rereadable(value) if is_file(value) else value for value in parameters]
+        return {name: _rereadable(value) for name, value in parameters.items()}
+    return [_rereadable(value) for value in parameters]
+
+
+def _rereadable(value: Any) -> Any:
+    is_to_be = is_file(value) and not isinstance(value, Rereadable)  # a statement's values are those of a row, later
+    return Rereadable(value) if is_to_be else value
 
 
 def is_file(value: Any) -> bool:
