@@ -214,7 +214,9 @@ class Catalog:
 
     def parts_of(self, name: str, session: Session | None) -> tuple[str, str]:
         """The schema of a full name, which need not be that of anything, and the name within it."""
-        schemas = {*self.schemas_of(session), *((session.temporary_schema,) if session is not None else ())}
+        schemas = set(self.schemas_of(session))
+        if session is not None and session.temporary_schema:  # else names that begin with a dot seem to be in it
+            schemas.add(session.temporary_schema)
         return parts_of(_known_as(name, session), schemas)
 
     def _seen(self, session: Session | None) -> Iterable[Definition | None] | None:
