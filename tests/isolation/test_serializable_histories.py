@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -79,6 +80,7 @@ def test_it_is_in_an_order_over_a_crash(path: Path) -> None:
             before = len(history.committed)
         finally:
             owner.end()
+        assert owner.process.returncode == -signal.SIGKILL, owner.process.returncode
         world.close()
         world = World(directory)
         history.go_on(world)
