@@ -28,7 +28,7 @@ from gmdb.tables.catalog.definition_documents import table_from_plain
 from gmdb.verify import verify
 from tests.frozen import read_table
 
-TABLES = ("plain", "keyed", "lobs", "told", "every")
+TABLES = ("plain", "keyed", "lobs", "told", "every", "more.recent")
 INDEXES = ("keyed_k", "keyed_s", "keyed_hash", "keyed_deep", "every_pkey", "every_d", "every_h", "every_l")
 VIEWS = ("sys_tables", "sys_columns", "sys_indexes", "sys_constraints", "sys_identities", "sys_statistics")
 VIEWS += ("sys_streams", "sys_locks", "sys_transactions", "sys_snapshots", "sys_feed_readers")
@@ -55,6 +55,10 @@ _SELECTS = (
     "select s, w from keyed where s >= '2' and s < '5' order by s limit 50",
     "select * from told where id = 1",
     "select * from every",
+    "select * from more.recent where lower(left(l, 20)) = 'long' or k + 1 = 5",
+    "select r, v, t, z::text from more.recent where r > 2 order by r, v",
+    "select jb -> 'b', j ->> 'a', n[1], s, length(l) from more.recent where v between '1 hour' and '9 hours'",
+    "select u, count(*), max(t), min(v), array_agg(k), max(z) from more.recent group by u",
     "select * from every where k = 3",
     "select * from every where k in (1, 5, 900)",
     "select k, p from every where l = 'text 4'",
@@ -185,6 +189,11 @@ _CHANGES = (
     "insert into plain values (1, 'new', true, null, null)",
     "insert into plain select i + 10000, s, b, d, t from plain",
     "insert into keyed values (3001, 'a', 1, 1)",
+    "update more.recent set l = l || '!', v = v * 2, n = n || 4, r = r + 1 where k < 30",
+    "insert into more.recent (k, u, l) values (900, null, 'New'), (901, null, 'New') on conflict do nothing",
+    "delete from more.recent where t > '10:00:09'",
+    "alter table more.recent alter column g drop expression",
+    "drop schema more cascade",
     "insert into every (k, l, o, p) values (3001, 'new', null, 'clob')",
     "insert into told (n, m) values (9, 'new')",
     "update keyed set s = 'changed' where k = 20",

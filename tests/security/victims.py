@@ -26,6 +26,18 @@ EVERY = (
     "create table every (k int primary key, a bigint, b boolean, c char(5), d date, e double, f decimal(7,2), "
     "g decimal(15,3), h decimal(38,5), i timestamp, l varchar(200), m binary(6), n varbinary(50), o blob, p clob)"
 )
+RECENT = (
+    "create schema more",
+    "create table more.recent (k smallint primary key, r real, t time, z timestamptz, v interval, u uuid, j json,"
+    " jb jsonb, n int[], s text[], l text, g int generated always as (k * 2) stored)",
+    "create index recent_r on more.recent (r, v)",
+    "create unique index recent_u on more.recent (u) nulls not distinct",
+    "create index recent_l on more.recent (lower(left(l, 20)), (k + 1) desc)",
+    "create index recent_h on more.recent using hash (v)",
+    "insert into more.recent select i, i / 2.0, time '10:00' + i * interval '1 second', now(), i * interval '1 hour',"
+    " ('00000000-0000-0000-0000-' || lpad(i::text, 12, '0'))::uuid, '{\"a\": [1, 2]}', '{\"b\": null}',"
+    " array[i, null, 3], array['x', null, 'é'], repeat('Long', i * i) from generate_series(1, 40) as q (i)",
+)
 
 
 @contextmanager
@@ -104,6 +116,8 @@ def fill(db: Connection, random: Random) -> None:
     db.drop_table("gone")
     db.commit()
     fill_every(db)
+    for statement in RECENT:
+        db.execute(statement)
     db.execute("analyze")
 
 
