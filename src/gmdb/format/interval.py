@@ -17,7 +17,7 @@ from gmdb.process.late_dataclasses import dataclass
 DAY = 86_400_000_000  # microseconds
 DAYS_A_MONTH = 30  # where intervals are compared
 _STORED = struct.Struct("<iiq")
-_PART_MAX = (1 << 31) - 1
+_PART_MIN, _PART_MAX = -(1 << 31), (1 << 31) - 1
 _MICROSECONDS_MAX = ((1 << 63) - 1) // 1000  # which are nanoseconds in a column
 
 
@@ -125,6 +125,6 @@ class Interval:
 
 def checked(months: int, days: int, microseconds: int) -> Interval:
     """An interval, if its parts are not too large."""
-    if max(abs(months), abs(days)) > _PART_MAX or abs(microseconds) > _MICROSECONDS_MAX:
+    if min(months, days) < _PART_MIN or max(months, days) > _PART_MAX or abs(microseconds) > _MICROSECONDS_MAX:
         raise ValueOutOfRange("interval out of range")
     return Interval(months, days, microseconds)
