@@ -15,7 +15,7 @@ from gmdb.format.columns import ColumnType, array_of
 from gmdb.format.json_text import elements_text, key_of, kind_of, members_text, normal, normal_number, quoted, string_of
 from gmdb.sql import casts, json_values, numbers, zones
 from gmdb.sql.operations.registry import Operation, Overload, RowFunction, Types, plain
-from gmdb.sql.types import BOOLEAN, BYTEA, CHAR, INT, INTEGERS, JSON, JSONB, TEXT, is_integer, is_number
+from gmdb.sql.types import BOOLEAN, BYTEA, CHAR, INT, INTEGERS, JSON, JSONB, TEXT, is_integer, is_number, pg_name
 
 Writer = Callable[[Any], str]
 _DOCUMENTS = (JSONB, JSON)
@@ -269,7 +269,7 @@ def cast_of(source: ColumnType, target: ColumnType) -> tuple[Callable[[Any], Any
         fit = numbers.fit_to(target)
         return lambda value: fit(json_values.to_number(value, "numeric")), True
     if is_number(target):
-        return _double, True
+        return partial(_float, type_=target), True
     return None
 
 
@@ -279,9 +279,9 @@ def _integer(value: str, type_: ColumnType) -> int:
     return number if number is not None else numbers.out_of_range(type_.name)
 
 
-def _double(value: str) -> float:
-    json_values.to_number(value, "double precision")
-    number: float = casts.read_text(ColumnType("DOUBLE"))(value)
+def _float(value: str, type_: ColumnType) -> float:
+    json_values.to_number(value, pg_name(type_))
+    number: float = casts.read_text(type_)(value)
     return number
 
 
