@@ -198,6 +198,7 @@ def age(later: datetime, earlier: datetime, zone: str) -> Interval:
 
 _OF_ZONES = ("timezone", "timezone_hour", "timezone_minute")
 FIELDS = (*times.FIELDS, *_OF_ZONES)
+_WITHIN_HOURS = ("hour", "minute", "second", "milliseconds", "microseconds")
 
 
 def extract(field: str, value: datetime, zone: str) -> Decimal:
@@ -218,7 +219,15 @@ def part(field: str, value: datetime, zone: str) -> float:
 
 
 def truncate(field: str, value: datetime, zone: str) -> datetime:
-    return instant(times.truncate_timestamp(field, local(value, zone)), zone)
+    """To an hour or less it stays at its distance from UTC, also where clocks show a time twice."""
+    shown = local(value, zone)
+    cut = times.truncate_timestamp(field, shown)
+    if times.field_name(field) in _WITHIN_HOURS:
+        try:
+            return value - (shown - cut)
+        except OverflowError:
+            raise _out_of_range() from None
+    return instant(cut, zone)
 
 
 def formatted(value: datetime, form: str, zone: str) -> str | None:
