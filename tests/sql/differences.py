@@ -68,8 +68,8 @@ def _theirs(text: str | None, type_: ColumnType) -> Any:
         return int(text)
     if type_.name == "DECIMAL":
         return Decimal(text)
-    if type_.name in FLOATS:
-        return float(text)
+    if type_.name in FLOATS:  # of a REAL, PostgreSQL writes only as many digits as tell which it is
+        return read_text(type_)(text)
     if type_.name == "BOOLEAN":
         return text == "t"
     if type_.name == "DATE":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -112,6 +113,22 @@ def expression(operation: Operation, arguments: Sequence[str]) -> str:
     return f"({arguments[0]} {name} {arguments[1]})"
 
 
+def _shows_no_year(operation: Operation, row: Sequence[Any]) -> bool:
+    """Whether clocks of the zone show, at an instant of the row, a year that gmdb has not: one before the first."""
+    if not operation.zoned:
+        return False
+    shown = zones.zone_named(row[-1])
+    return any(isinstance(value, datetime) and value.tzinfo and not _within_years(value, shown) for value in row[:-1])
+
+
+def _within_years(value: datetime, zone: tzinfo) -> bool:
+    try:
+        value.astimezone(zone)
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
 def value_of(text: str | None, type_: ColumnType) -> Any:
     if text is None or type_.is_text:
         return text
@@ -189,6 +206,8 @@ class Comparison:
                 "TIMESTAMP",
                 "TIMESTAMPTZ",
             ):
+                continue
+            if isinstance(ours, ValueOutOfRange) and _shows_no_year(operation, row):
                 continue
             if isinstance(ours, DataError) and isinstance(theirs, PostgresError):
                 continue
