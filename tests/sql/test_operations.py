@@ -159,6 +159,7 @@ INTERVALS = [
 ]
 INTERVALS += [Interval(12, -3, 4_000_001), Interval(119_999, 0, 0), Interval(-25, 400, -1), Interval(0, -800_000, 0)]
 INTERVALS += [Interval(2**31 - 1, 0, 0), Interval(0, 2**31 - 1, 0), Interval(13, 0, 0), Interval(1, -40, 0)]
+INTERVALS += [Interval(-(2**31), 0, 0)]
 TIMES = [time(), time(12), time(23, 59, 59, 999_999), time(1, 2, 3, 400_000), time(0, 0, 0, 1), time(12, 34, 56)]
 INSTANTS = [one.replace(tzinfo=UTC) for one in (*TIMESTAMPS, datetime(2024, 3, 10, 7), datetime(2024, 11, 3, 5, 30))]
 REALS = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 13421773 * 2.0**-27, 2.0**-149, 2.0**24, (2 - 2.0**-23) * 2.0**127]

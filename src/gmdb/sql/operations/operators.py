@@ -246,7 +246,7 @@ def negation(type_: ColumnType) -> Operation | None:
     if type_.name in FLOATS:
         return Operation("neg", (type_,), type_, "(-{0})", "(- {0})", fails=False)
     if type_ == INTERVAL:
-        return Operation("neg", (type_,), type_, Interval.negated, "(- {0})", fails=False)
+        return Operation("neg", (type_,), type_, Interval.negated, "(- {0})")
     return None
 
 
