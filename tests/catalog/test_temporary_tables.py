@@ -109,6 +109,7 @@ def test_rows_go_with_each_commit_if_it_says_so(shop: Path, autocommit: bool) ->
             assert rows(db, "select * from gone") == []
             db.commit()
         assert rows(db, "select count(*) from kept") == [(6,)]
+        db.commit()
         for remade in ("truncate gone", "alter table gone add column g int default 1"):
             db.begin()
             db.execute("insert into gone values (1)")
